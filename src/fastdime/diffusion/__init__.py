@@ -1,0 +1,1 @@
+"""Schedules, denoisers, plain sampling and checkpoints."""
