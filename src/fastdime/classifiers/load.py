@@ -1,0 +1,220 @@
+"""Classifiers from wherever users keep them, and the folder in which this library keeps them.
+
+A folder holds `classifier.json` (a `ClassifierSpec`) and `model.safetensors`.
+"""
+
+import os
+import re
+import sys
+import warnings
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import nn
+
+from fastdime.classifiers.networks import ARCHITECTURES
+from fastdime.classifiers.spec import (
+    ClassifierSpec,
+    architecture,
+    build_network,
+    called,
+    checked,
+    new_folder,
+)
+from fastdime.classifiers.wrapper import ImageClassifier
+from fastdime.diffusion.sidecar import read_json
+from fastdime.errors import CheckpointError, InputError, expected, unknown
+from fastdime.weights import load_into, read_weights, save_weights
+
+SPEC_FILE = "classifier.json"
+WEIGHTS_FILE = "model.safetensors"
+FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+
+
+def load_classifier(source: object, **settings: Any) -> ImageClassifier:
+    """Open a classifier.
+
+    A TorchScript file is no pickle, but it is a program: TorchScript's own interpreter runs it, with tensor
+    operations and no Python. Other files are weights, and nothing in them is run.
+
+    Args:
+        source: a network or any function of images; `package.module:function` that returns one; a TorchScript
+            file; a folder with classifier.json; or a file with weights, which needs the name of its
+            architecture in a JSON file beside it (weights.json) or in `settings`.
+        settings: fields of ClassifierSpec; they take precedence over those in a file.
+
+    >>> classifier = load_classifier(lambda x: x.mean((1, 2, 3)), low=0, high=1)
+    >>> classifier.logits(torch.zeros(1, 3, 8, 8), torch.zeros(1, dtype=torch.int64))
+    tensor([[0.5000]])
+    """
+    given = checked(ClassifierSpec, settings, "load_classifier", InputError)
+    if not isinstance(source, str | Path):
+        return _wrapped(source, given)
+    path = Path(source)
+    if path.is_dir():
+        return _from_folder(path, given)
+    if path.is_file():
+        return _from_file(path, given)
+    if FUNCTION.fullmatch(str(source)):
+        return _wrapped(_made_by(str(source)), given)
+    wanted = "a file, a folder with classifier.json or package.module:function"
+    raise InputError(expected(f"classifier {source}", wanted, "nothing of that name", "check the path"))
+
+
+def save_classifier(path: str | Path, module: nn.Module, spec: ClassifierSpec) -> None:
+    """Write a new folder that `load_classifier` opens; it is whole or not there at all.
+
+    Args:
+        spec: must name the architecture that the module was built as.
+    """
+    if spec.architecture is None:
+        raise InputError(_name_wanted("spec of the classifier"))
+    with new_folder(Path(path)) as folder:
+        save_weights(folder / WEIGHTS_FILE, module.state_dict())
+        text = spec.completed().model_dump_json(indent=2)
+        (folder / SPEC_FILE).write_text(f"{text}\n", encoding="utf-8")
+        load_classifier(folder)  # a module that was not built as its spec says is refused here, not later
+
+
+def _wrapped(source: object, given: ClassifierSpec) -> ImageClassifier:
+    if given.architecture is not None or given.arguments:
+        remedy = "leave architecture and arguments out"
+        raise InputError(
+            expected("architecture", "nothing, for a network that is whole", given.architecture, remedy)
+        )
+    if isinstance(source, ImageClassifier):
+        return replace(source, **given.model_dump(exclude_unset=True))
+    return given.wrap(source)
+
+
+def _stored(path: Path) -> ClassifierSpec:
+    spec = checked(ClassifierSpec, read_json(path), str(path), CheckpointError)
+    if spec.architecture not in (None, *ARCHITECTURES):
+        raise CheckpointError(unknown(f"{path}: architecture", str(spec.architecture), ARCHITECTURES))
+    return spec
+
+
+def _from_folder(folder: Path, given: ClassifierSpec) -> ImageClassifier:
+    missing = [name for name in (SPEC_FILE, WEIGHTS_FILE) if not (folder / name).is_file()]
+    if missing:
+        wanted = f"a folder with {SPEC_FILE} and {WEIGHTS_FILE}"
+        raise CheckpointError(expected(f"classifier {folder}", wanted, f"no {missing[0]}", "check the path"))
+    return _from_weights(folder / WEIGHTS_FILE, _stored(folder / SPEC_FILE).completed(given))
+
+
+def _from_file(path: Path, given: ClassifierSpec) -> ImageClassifier:
+    places = (path.with_name(f"{path.name}.json"), path.with_suffix(".json"))
+    specs = [_stored(place) for place in places if place.is_file()][:1]
+    spec = ClassifierSpec().completed(*specs, given)
+    if _is_torchscript(path):
+        return _wrapped(_torchscript(path), spec)
+    return _from_weights(path, spec)
+
+
+def _from_weights(path: Path, spec: ClassifierSpec) -> ImageClassifier:
+    if spec.architecture is None:
+        raise CheckpointError(_name_wanted(str(path)))
+    known = architecture(spec.architecture)
+    weights = known.rename(read_weights(path))
+    if known.convert is not None and known.foreign in weights:
+        make = called(known.convert, spec.arguments, f"arguments of {spec.architecture}")
+        return spec.wrap(make(weights, path=path).eval())
+    # Random weights come first, and are no reason to move the random numbers of the user.
+    with torch.random.fork_rng(devices=[]):
+        module = build_network(spec.architecture, **{**known.told(weights), **spec.arguments})
+    load_into(module, {**_counters(module), **weights}, path)
+    return spec.wrap(module.eval())
+
+
+def _counters(module: nn.Module) -> dict[str, torch.Tensor]:
+    # Checkpoints from before PyTorch 0.4.1 lack the step counters of batch norms; evaluation needs none.
+    return {
+        name: value for name, value in module.state_dict().items() if name.endswith("num_batches_tracked")
+    }
+
+
+def _name_wanted(what: str) -> str:
+    example = 'for example {"architecture": "resnet18"} in a JSON file beside the weights'
+    return expected(
+        what, f"the name of an architecture ({', '.join(ARCHITECTURES)})", "none", f"give it, {example}"
+    )
+
+
+def _is_torchscript(path: Path) -> bool:
+    if not zipfile.is_zipfile(path):
+        return False
+    with zipfile.ZipFile(path) as archive:
+        return any(name.endswith("/constants.pkl") for name in archive.namelist())
+
+
+def _torchscript(path: Path) -> nn.Module:
+    load: Callable[..., nn.Module] = torch.jit.load
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # the user has the file and cannot help it
+            module = load(path, map_location="cpu")
+    except RuntimeError as error:
+        reason = str(error).strip().splitlines()[0]
+        raise CheckpointError(
+            expected(str(path), "a whole TorchScript file", f"a damaged one ({reason})")
+        ) from None
+    return module.eval()
+
+
+def _made_by(source: str) -> object:
+    module_name, _, name = source.partition(":")
+    module = _imported(module_name, source)
+    found = getattr(module, name, None)
+    if isinstance(found, nn.Module | ImageClassifier):
+        return found
+    if not callable(found):
+        own = [key for key, value in vars(module).items() if getattr(value, "__module__", "") == module_name]
+        raise InputError(unknown(f"classifier {source}: function", name, own))
+    try:
+        made: object = found()
+    except Exception as error:
+        raise InputError(_failure(source, "a function that returns a network", error)) from error
+    if not callable(made) and not isinstance(made, ImageClassifier):
+        wanted = "a function that returns a network"
+        raise InputError(expected(f"classifier {source}", wanted, type(made).__name__))
+    return made
+
+
+def _imported(module_name: str, source: str) -> ModuleType:
+    wanted = "a module that can be imported"
+    try:
+        with _working_folder_importable():
+            return import_module(module_name)
+    except ModuleNotFoundError as error:
+        # The module itself, or a package it is in; otherwise it is something that the module imports.
+        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
+            raise InputError(_failure(source, wanted, error)) from error
+        remedy = "install it, or run the command in its folder"
+        raise InputError(
+            expected(f"classifier {source}", wanted, f"no module {error.name}", remedy)
+        ) from None
+    except Exception as error:
+        raise InputError(_failure(source, wanted, error)) from error
+
+
+@contextmanager
+def _working_folder_importable() -> Iterator[None]:
+    """Find a module in the folder that a command is run in, as `python -m` does."""
+    folder = os.getcwd()
+    sys.path.append(folder)
+    try:
+        yield
+    finally:
+        sys.path.remove(folder)
+
+
+def _failure(source: str, wanted: str, error: Exception) -> str:
+    reason = " ".join(str(error).split())
+    return expected(f"classifier {source}", wanted, f"{type(error).__name__}: {reason}")
