@@ -1,0 +1,1 @@
+"""Tables of images and the pixels in them."""
