@@ -1,0 +1,110 @@
+"""Where an image may change. A mask is True where it may; rules look at one step and answer with a mask."""
+
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+from torch.nn.functional import max_pool2d
+
+from fastdime.counterfactuals.step import Estimate, Masks, Step
+
+
+@runtime_checkable
+class MaskRule(Protocol):
+    """Answers, in each step, where the image may change (None: everywhere)."""
+
+    def __call__(self, step: Step, estimate: Estimate, class_gradient: Tensor | None) -> Masks | None:
+        """Return the masks of this step."""
+
+
+def dilate(mask: Float[Tensor, "b k h w"], side: int) -> Float[Tensor, "b k h w"]:
+    """Spread large values over a square."""
+    return max_pool2d(mask, side, stride=1, padding=side // 2)
+
+
+def difference_map(x: Float[Tensor, "b c h w"], image: Float[Tensor, "b c h w"]) -> Float[Tensor, "b 1 h w"]:
+    """Absolute difference summed over channels, over its largest value in each image (paper, delta in eq. 6).
+
+    Two equal images have no place to prefer: the map is 1 everywhere, so that nothing is ruled out.
+    """
+    difference = (x - image).abs().sum(1, keepdim=True)
+    largest = difference.amax((1, 2, 3), keepdim=True)
+    return torch.where(largest > 0, difference / largest, 1.0)
+
+
+def difference_mask(
+    x: Float[Tensor, "b c h w"], image: Float[Tensor, "b c h w"], dilation: int, threshold: float
+) -> Bool[Tensor, "b 1 h w"]:
+    """Normalise, dilate, threshold."""
+    return dilate(difference_map(x, image), dilation) >= threshold
+
+
+def top_mask(strength: Float[Tensor, "b k h w"], count: int, dilation: int) -> Bool[Tensor, "b k h w"]:
+    """Mark the `count` largest values of each plane, then dilate. Ties go to the first place."""
+    flat = strength.flatten(2)
+    places = flat.argsort(dim=2, descending=True, stable=True)[..., :count]
+    marked = torch.zeros_like(flat).scatter_(2, places, 1.0).view_as(strength)
+    return dilate(marked, dilation) > 0
+
+
+class NoMask:
+    """The image may change everywhere."""
+
+    def __call__(self, step: Step, estimate: Estimate, class_gradient: Tensor | None) -> Masks | None:
+        """Return nothing."""
+        return None
+
+
+@dataclass(frozen=True)
+class FixedMask:
+    """The same mask in all steps."""
+
+    mask: Bool[Tensor, "b 1 h w"]
+
+    def __call__(self, step: Step, estimate: Estimate, class_gradient: Tensor | None) -> Masks | None:
+        """Return the given mask."""
+        return Masks(self.mask, self.mask)
+
+
+@dataclass(frozen=True)
+class DifferenceMask:
+    """Where the clean estimate differs from the input, from a level on (FastDiME's self-optimised mask)."""
+
+    from_level: int
+    dilation: int
+    threshold: float
+
+    def __call__(self, step: Step, estimate: Estimate, class_gradient: Tensor | None) -> Masks | None:
+        """Compare the clean estimate of this step with the input."""
+        if step.t > self.from_level:
+            return None
+        mask = difference_mask(step.x, estimate.kept, self.dilation, self.threshold)
+        return Masks(mask, mask)
+
+
+@dataclass(frozen=True)
+class TopGradientMask:
+    """The pixels with the largest class gradient, and a share of those for the clean image (MaskDiME)."""
+
+    top_share: float
+    inner_share: float
+    dilation: int
+    per_channel: bool
+
+    def __call__(self, step: Step, estimate: Estimate, class_gradient: Tensor | None) -> Masks | None:
+        """Rank the pixels anew; without a gradient the masks of the step before stay."""
+        if class_gradient is None:
+            return step.carried
+        return self.masks(class_gradient)
+
+    def masks(self, class_gradient: Float[Tensor, "b c h w"]) -> Masks:
+        """Make both masks from a class gradient."""
+        strength = class_gradient.abs()
+        if not self.per_channel:
+            strength = strength.mean(1, keepdim=True)
+        height, width = strength.shape[2:]
+        count = max(1, int(self.top_share * height * width))
+        inner = max(1, int(self.inner_share * count))
+        return Masks(top_mask(strength, count, self.dilation), top_mask(strength, inner, self.dilation))

@@ -1,0 +1,85 @@
+"""What stays the same while a method works on a batch."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from fastdime.diffusion.denoiser import Denoiser
+from fastdime.noise import Noise
+from fastdime.types import Classifier, Meter
+
+Features = Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Images, targets, models and noise; `region` is where changes are allowed (None: everywhere)."""
+
+    x: Float[Tensor, "b c h w"]
+    target: Int[Tensor, " b"]
+    denoiser: Denoiser
+    classifier: Classifier
+    noise: Noise
+    region: Bool[Tensor, "b 1 h w"] | None = None
+    features: Features | None = None
+    bits: int = 8
+    attempt: int = 0
+    meter: Meter = field(default_factory=Meter)
+
+    def rows(self, index: Tensor) -> "Problem":
+        """Return the same problem for some images."""
+        region = None if self.region is None else self.region[index]
+        noise = self.noise.rows(index)
+        return replace(self, x=self.x[index], target=self.target[index], noise=noise, region=region)
+
+    def part(self, *key: str | int) -> Noise:
+        """Return the noise for one part of this attempt."""
+        return self.noise.at("attempt", self.attempt, *key)
+
+    def with_noise(self, noise: Noise) -> "Problem":
+        """Return the same problem with another source of noise."""
+        return replace(self, noise=noise)
+
+    def allowed(self) -> Bool[Tensor, "b 1 h w"]:
+        """Return where changes are allowed, as a mask."""
+        if self.region is not None:
+            return self.region
+        return torch.ones_like(self.x[:, :1], dtype=torch.bool)
+
+
+def counted(denoiser: Denoiser, meter: Meter) -> Denoiser:
+    """Return the same denoiser, counting its calls."""
+
+    def network(x_t: Tensor, times: Tensor) -> Any:
+        meter.denoiser += 1
+        return denoiser.network(x_t, times)
+
+    return replace(denoiser, network=network)
+
+
+@contextmanager
+def left_as_found(*models: object) -> Iterator[None]:
+    """Switch networks to evaluation without weight gradients, and put everything back afterwards."""
+    modules = [part for model in models for part in _networks(model)]
+    modes = [(module, module.training) for network in modules for module in network.modules()]
+    flags = [(weight, weight.requires_grad) for network in modules for weight in network.parameters()]
+    try:
+        for network in modules:
+            network.eval().requires_grad_(False)
+        yield
+    finally:
+        for module, training in modes:
+            module.training = training
+        for weight, flag in flags:
+            weight.requires_grad_(flag)
+
+
+def _networks(model: object) -> list[nn.Module]:
+    if isinstance(model, nn.Module):
+        return [model]
+    return [part for part in getattr(model, "__dict__", {}).values() if isinstance(part, nn.Module)]
