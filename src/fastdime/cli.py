@@ -1,0 +1,211 @@
+"""The command line: parse, call one library function, print. Heavy imports wait until a command runs."""
+
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+
+from fastdime import __version__
+from fastdime.errors import FastdimeError, InputError, expected
+from fastdime.terminal import progress_of
+
+BAD_INPUT, SOME_FAILED = 2, 3
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Does an image classifier lean on a shortcut? Counterfactuals that say how much.",
+)
+bench = typer.Typer(no_args_is_help=True, help="Measure what the library itself costs.")
+app.add_typer(bench, name="bench")
+
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+Architecture = Annotated[
+    str | None, typer.Option(help="Named architecture of the denoiser, e.g. dime-celeba.")
+]
+
+
+def main() -> NoReturn:
+    """Run the command line; what a user can mend is one line and exit code 2."""
+    try:
+        app(standalone_mode=True)
+    except FastdimeError as error:
+        print(f"fastdime: {error}", file=sys.stderr)
+        sys.exit(BAD_INPUT)
+    except KeyboardInterrupt:
+        print("fastdime: interrupted; run the same command again to go on", file=sys.stderr)
+        sys.exit(130)
+    sys.exit(0)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def explain(
+    data: Annotated[
+        str, typer.Option(help="Table (CSV with a column path), folder of images, or one image.")
+    ],
+    out: Annotated[Path, typer.Option(help="Run folder; run the same command again to go on with it.")],
+    bundle: Annotated[Path | None, typer.Option(help="Folder with denoiser and classifier.")] = None,
+    denoiser: Annotated[
+        str | None, typer.Option(help="Checkpoint, diffusers folder, or module:function.")
+    ] = None,
+    classifier: Annotated[
+        str | None, typer.Option(help="Folder, TorchScript, weights, or module:function.")
+    ] = None,
+    architecture: Architecture = None,
+    features: Annotated[Path | None, typer.Option(help="VGG-19 weights, for the perceptual loss.")] = None,
+    method: Annotated[str, typer.Option(help="See `fastdime methods`.")] = "fastdime",
+    preset: Annotated[str, typer.Option(help="default, celeba or medical.")] = "default",
+    change: Annotated[list[str] | None, typer.Option("--set", help="A setting, e.g. --set tau=40.")] = None,
+    target: Annotated[str, typer.Option(help="flip, flip:COLUMN, a class, or column:COLUMN.")] = "flip",
+    batch_size: Annotated[str, typer.Option(help="Images at a time.")] = "auto",
+    size: Annotated[int | None, typer.Option(help="Resize the shorter side to this and crop.")] = None,
+    convert_channels: Annotated[
+        bool, typer.Option(help="Turn gray into colour or back where needed.")
+    ] = False,
+    allow: Annotated[str | None, typer.Option(help="Mask image or column: changes only there.")] = None,
+    forbid: Annotated[str | None, typer.Option(help="Mask image or column: no changes there.")] = None,
+    limit: Annotated[int | None, typer.Option(help="Only the first so many images.")] = None,
+    seed: Annotated[int, typer.Option(help="Of all noise.")] = 0,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, mps.")] = "auto",
+    strict: Annotated[bool, typer.Option(help="Stop at the first image that cannot be used.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Make counterfactuals of a data set."""
+    from fastdime.counterfactuals.methods import settings_for
+    from fastdime.pipeline import models
+    from fastdime.pipeline.explain import explain as run
+    from fastdime.pipeline.options import run_options
+
+    settings = settings_for(method, preset, **_changes(change or []))
+    options = run_options(
+        target=target,
+        batch_size=batch_size,
+        limit=limit,
+        size=size,
+        convert=convert_channels,
+        allow=allow,
+        forbid=forbid,
+        strict=strict,
+    )
+    sources = models.Sources(bundle, denoiser, classifier, architecture, features)
+    explainer = models.open_explainer(sources, settings, seed, device)
+    with progress_of("images") as progress:
+        summary = run(data, explainer, out, options, sources=sources.named(method), progress=progress)
+    numbers = {"out": str(out), "method": method, **asdict(summary)}
+    _print(numbers, as_json)
+    if summary.errors:
+        print(
+            f"fastdime: {summary.errors} images could not be used; see {out}/records.jsonl", file=sys.stderr
+        )
+        raise typer.Exit(SOME_FAILED)
+
+
+def _changes(items: list[str]) -> dict[str, Any]:
+    """Parse NAME=VALUE; a value with commas is a list."""
+    changes: dict[str, Any] = {}
+    for item in items:
+        name, equals, text = item.partition("=")
+        if not equals:
+            raise InputError(expected("--set", "NAME=VALUE", repr(item)))
+        values = [_value(part) for part in text.split(",")]
+        changes[name] = values if "," in text or name == "scales" else values[0]
+    return changes
+
+
+def _value(text: str) -> Any:
+    words = {"true": True, "false": False, "none": None}
+    if text.lower() in words:
+        return words[text.lower()]
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return text
+
+
+def _print(numbers: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(numbers))
+        return
+    width = max(len(name) for name in numbers)
+    for name, value in numbers.items():
+        shown = "-" if value is None else f"{value:.4g}" if isinstance(value, float) else value
+        print(f"{name.replace('_', ' '):<{width}}  {shown}")
+
+
+@app.command()
+def methods(as_json: Json = False) -> None:
+    """List the methods, what they do and what they cost."""
+    from fastdime.counterfactuals.methods import METHODS, cost, settings_for
+
+    rows = []
+    for name, method in METHODS.items():
+        denoiser, gradient = cost(settings_for(name))
+        rows.append(
+            {
+                "method": name,
+                "summary": method.summary,
+                "denoiser_calls": denoiser,
+                "gradient_calls": gradient,
+            }
+        )
+    if as_json:
+        print(json.dumps({"methods": rows}))
+        return
+    print(f"{'method':<17} {'denoiser':>8} {'gradient':>8}  (calls of one attempt on one image)")
+    for row in rows:
+        print(f"{row['method']:<17} {row['denoiser_calls']:>8} {row['gradient_calls']:>8}  {row['summary']}")
+
+
+@app.command()
+def convert(
+    source: Annotated[str, typer.Argument(help="Checkpoint or diffusers folder.")],
+    out: Annotated[Path, typer.Argument(help="New diffusers folder.")],
+    architecture: Architecture = None,
+) -> None:
+    """Write a denoiser as a diffusers folder."""
+    from fastdime.diffusion.checkpoints import convert as run
+
+    print(run(source, out, architecture))
+
+
+@app.command()
+def show(
+    run: Annotated[Path, typer.Argument(help="Run folder.")],
+    out: Annotated[Path, typer.Option(help="PNG to write.")],
+    limit: Annotated[int, typer.Option(help="How many images.")] = 12,
+) -> None:
+    """Draw the images of a run: input, counterfactual, difference, mask."""
+    from fastdime.report.grid import draw_run
+
+    print(draw_run(run, out, limit))
+
+
+@bench.command()
+def overhead(
+    steps: Annotated[int, typer.Option(help="Guided steps.")] = 20,
+    repeats: Annotated[int, typer.Option(help="Interleaved rounds.")] = 5,
+    as_json: Json = False,
+) -> None:
+    """Time of FastDiME over the time of its bare network calls, and growth of memory with steps."""
+    from fastdime.experiments.bench import overhead as run
+
+    _print(run(steps, repeats), as_json)

@@ -1,0 +1,1 @@
+"""Measurements of the library itself and of the paper's claims."""

@@ -1,0 +1,111 @@
+"""How a data set is worked through, and what is written down about it."""
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import torch
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from torch import nn
+
+from fastdime.counterfactuals.explainer import Explainer
+from fastdime.data.table import Table
+from fastdime.errors import InputError
+from fastdime.runs import read_run
+from fastdime.types import Classifier
+from fastdime.weights import weights_hash
+
+CPU_BATCH = 8
+GPU_BATCH = 32
+
+
+class RunOptions(BaseModel):
+    """What belongs to the data set; the method has its own settings."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    target: str = Field("flip", description="flip, flip:COLUMN (1 - label), a class number, or column:COLUMN")
+    batch_size: Annotated[int, Field(ge=1)] | Literal["auto"] = Field("auto", description="images at a time")
+    limit: Annotated[int, Field(ge=1)] | None = Field(None, description="only the first so many images")
+    size: Annotated[int, Field(ge=8)] | None = Field(None, description="resize and crop to this square")
+    convert: bool = Field(False, description="turn gray into colour or colour into gray where needed")
+    allow: str | None = Field(None, description="mask image, or column of them: changes only there")
+    forbid: str | None = Field(None, description="mask image, or column of them: no changes there")
+    strict: bool = Field(False, description="stop at the first image that cannot be used")
+
+
+def run_options(**values: Any) -> RunOptions:
+    """Make options from what a command line gave."""
+    try:
+        return RunOptions(**values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise InputError(
+            f"--{str(first['loc'][0]).replace('_', '-')}: {first['msg']}, got {first['input']!r}"
+        ) from None
+
+
+def settled_batch_size(options: RunOptions, out: Path, explainer: Explainer) -> int:
+    """Choose the batch size; a run that goes on keeps the one it has, because it decides the last bits."""
+    if options.batch_size != "auto":
+        return options.batch_size
+    if (out / "config.json").is_file() and (out / "records.jsonl").is_file():
+        recorded = read_run(out)[0].get("batch_size")
+        if isinstance(recorded, int):
+            return recorded
+    on_cpu = all(weight.device.type == "cpu" for weight in _weights(explainer.denoiser.network))
+    return CPU_BATCH if on_cpu else GPU_BATCH
+
+
+def run_config(
+    table: Table, explainer: Explainer, options: RunOptions, batch_size: int, sources: Mapping[str, str]
+) -> dict[str, Any]:
+    """Everything that a result depends on; a run goes on only when all of it is the same."""
+    ids = hashlib.sha256("\n".join(table.ids).encode()).hexdigest()[:16]
+    return {
+        "kind": "explain",
+        "method": sources.get("method"),
+        "settings": explainer.resolved.model_dump(mode="json"),
+        "seed": explainer.seed,
+        "data": {"images": len(table), "ids": ids},
+        "denoiser": described(explainer.denoiser.network, sources.get("denoiser")),
+        "classifier": described(explainer.classifier, sources.get("classifier")),
+        "features": described(explainer.features, sources.get("features")) if explainer.features else None,
+        "batch_size": batch_size,
+        **options.model_dump(mode="json", exclude={"batch_size", "strict"}),
+    }
+
+
+def described(model: object, source: str | None) -> dict[str, str | None]:
+    """Name a model, and its weights by their hash."""
+    network = _network(model)
+    name = type(network if network is not None else model).__qualname__
+    return {"source": source or name, "weights": weights_hash(network) if network is not None else None}
+
+
+def _network(model: object) -> nn.Module | None:
+    if isinstance(model, nn.Module):
+        return model
+    inner = getattr(model, "module", None)
+    return inner if isinstance(inner, nn.Module) else None
+
+
+def _weights(model: object) -> list[torch.Tensor]:
+    network = _network(model)
+    return [] if network is None else [*network.parameters(), *network.buffers()]
+
+
+def moved(explainer: Explainer, device: str) -> Explainer:
+    """Move the networks to a device, in place."""
+    for model in (explainer.denoiser.network, explainer.classifier, explainer.features):
+        network = _network(model)
+        if network is not None:
+            network.to(device)
+    return explainer
+
+
+def device_of(classifier: Classifier | object) -> torch.device:
+    """Return where a model is; the CPU when it has no weights."""
+    weights = _weights(classifier)
+    return weights[0].device if weights else torch.device("cpu")

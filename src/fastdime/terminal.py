@@ -1,0 +1,99 @@
+"""What a person sees while a command works: a bar on a terminal, a plain line now and then elsewhere."""
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+EVERY = 10.0  # seconds between plain lines
+
+
+@contextmanager
+def progress_of(what: str) -> Iterator[Callable[[float, int], None]]:
+    """Show (done, all) with rate and time left, on standard error."""
+    if sys.stderr.isatty():
+        with _bar(what) as show:
+            yield show
+    else:
+        yield _Lines(what)
+
+
+@contextmanager
+def _bar(what: str) -> Iterator[Callable[[float, int], None]]:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed:.0f}/{task.total:.0f}"),
+        TextColumn("{task.fields[rate]}"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task(what, total=1, rate="")
+        pace = Pace()
+
+        def show(done: float, of: int) -> None:
+            pace.see(done)
+            bar.update(task, completed=done, total=of, rate=pace.rate(what))
+
+        yield show
+
+
+class Pace:
+    """How fast the work goes, from what this process has done."""
+
+    def __init__(self) -> None:
+        """Start the clock with the first report."""
+        self.began = time.monotonic()
+        self.first: float | None = None
+        self.done = 0.0
+
+    def see(self, done: float) -> None:
+        """Take note of how much is done; what was done before this process does not count."""
+        if self.first is None:
+            self.first, self.began = done, time.monotonic()
+        self.done = done
+
+    def seconds_each(self) -> float | None:
+        """Return seconds for one unit, once there is something to tell from."""
+        worked = self.done - (self.first or 0)
+        return (time.monotonic() - self.began) / worked if worked > 0 else None
+
+    def rate(self, what: str) -> str:
+        """Return the pace as text."""
+        each = self.seconds_each()
+        return "" if each is None else f"{each:.2f} s each"
+
+
+class _Lines:
+    """Plain progress for logs."""
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+        self.pace = Pace()
+        self.last = time.monotonic()
+
+    def __call__(self, done: float, of: int) -> None:
+        self.pace.see(done)
+        now = time.monotonic()
+        if now - self.last < EVERY:
+            return
+        self.last = now
+        each = self.pace.seconds_each()
+        left = "" if each is None else f", {each:.2f} s each, {clock(each * (of - done))} left"
+        print(f"{self.what}: {done:.1f} of {of}{left}", file=sys.stderr, flush=True)
+
+
+def clock(seconds: float) -> str:
+    """Write a duration as h:mm:ss.
+
+    >>> clock(3725)
+    '1:02:05'
+    """
+    minutes, second = divmod(round(seconds), 60)
+    hours, minute = divmod(minutes, 60)
+    return f"{hours}:{minute:02d}:{second:02d}"
