@@ -4,43 +4,106 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fastdime.bundles import Bundle, BundleInfo, load_bundle, save_bundle
+    from fastdime.classifiers.load import load_classifier, save_classifier
+    from fastdime.classifiers.perceptual import vgg19_features
+    from fastdime.classifiers.spec import ClassifierSpec
+    from fastdime.classifiers.wrapper import ImageClassifier
     from fastdime.counterfactuals.explainer import Explainer
-    from fastdime.counterfactuals.methods import METHODS, PRESETS, settings_for
+    from fastdime.counterfactuals.methods import METHODS, PRESETS, cost, settings_for
+    from fastdime.counterfactuals.settings import AceSettings, GuidedSettings
+    from fastdime.data.table import Table, read_table
     from fastdime.diffusion.checkpoints import convert, load_denoiser
     from fastdime.diffusion.denoiser import Denoiser, as_denoiser
+    from fastdime.diffusion.sampling import sample
+    from fastdime.diffusion.schedule import Schedule
     from fastdime.errors import CheckpointError, DataError, FastdimeError, InputError, MissingExtra
+    from fastdime.noise import SeededNoise
+    from fastdime.pipeline.explain import explain
+    from fastdime.pipeline.options import RunOptions
+    from fastdime.pipeline.summary import Summary, summarise
+    from fastdime.runs import read_run
+    from fastdime.types import Classifier, Counterfactuals
 
 # Where each public name lives: imported when first used, because torch takes a second to load.
 _HOME = {
+    "AceSettings": "counterfactuals.settings",
+    "Bundle": "bundles",
+    "BundleInfo": "bundles",
     "CheckpointError": "errors",
+    "Classifier": "types",
+    "ClassifierSpec": "classifiers.spec",
+    "Counterfactuals": "types",
     "DataError": "errors",
     "Denoiser": "diffusion.denoiser",
     "Explainer": "counterfactuals.explainer",
     "FastdimeError": "errors",
+    "GuidedSettings": "counterfactuals.settings",
+    "ImageClassifier": "classifiers.wrapper",
     "InputError": "errors",
     "METHODS": "counterfactuals.methods",
     "MissingExtra": "errors",
     "PRESETS": "counterfactuals.methods",
+    "RunOptions": "pipeline.options",
+    "Schedule": "diffusion.schedule",
+    "SeededNoise": "noise",
+    "Summary": "pipeline.summary",
+    "Table": "data.table",
     "as_denoiser": "diffusion.denoiser",
     "convert": "diffusion.checkpoints",
+    "cost": "counterfactuals.methods",
+    "explain": "pipeline.explain",
+    "load_bundle": "bundles",
+    "load_classifier": "classifiers.load",
     "load_denoiser": "diffusion.checkpoints",
+    "read_run": "runs",
+    "read_table": "data.table",
+    "sample": "diffusion.sampling",
+    "save_bundle": "bundles",
+    "save_classifier": "classifiers.load",
     "settings_for": "counterfactuals.methods",
+    "summarise": "pipeline.summary",
+    "vgg19_features": "classifiers.perceptual",
 }
 
 __all__ = [
     "METHODS",
     "PRESETS",
+    "AceSettings",
+    "Bundle",
+    "BundleInfo",
     "CheckpointError",
+    "Classifier",
+    "ClassifierSpec",
+    "Counterfactuals",
     "DataError",
     "Denoiser",
     "Explainer",
     "FastdimeError",
+    "GuidedSettings",
+    "ImageClassifier",
     "InputError",
     "MissingExtra",
+    "RunOptions",
+    "Schedule",
+    "SeededNoise",
+    "Summary",
+    "Table",
     "as_denoiser",
     "convert",
+    "cost",
+    "explain",
+    "load_bundle",
+    "load_classifier",
     "load_denoiser",
+    "read_run",
+    "read_table",
+    "sample",
+    "save_bundle",
+    "save_classifier",
     "settings_for",
+    "summarise",
+    "vgg19_features",
 ]
 __version__ = "0.1.0"
 
@@ -54,4 +117,4 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     """List the public names."""
-    return sorted(__all__)
+    return sorted([*__all__, "__version__"])

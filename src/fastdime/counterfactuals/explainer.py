@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from fastdime.counterfactuals.ladder import Tick, climb
@@ -45,23 +44,24 @@ class Explainer:
 
     def __call__(
         self,
-        x: Float[Tensor, "b c h w"],
+        x: Tensor,
         target: Target = "flip",
         *,
         ids: Sequence[str] | None = None,
-        labels: Int[Tensor, " b"] | None = None,
-        region: Bool[Tensor, "b 1 h w"] | None = None,
+        labels: Tensor | None = None,
+        region: Tensor | None = None,
         record: Sequence[int] = (),
         tick: Tick | None = None,
     ) -> Counterfactuals:
         """Make one counterfactual for each image.
 
         Args:
-            x: images in [-1, 1].
+            x: images in [-1, 1], (b, c, h, w).
             target: "flip" (the likeliest class but the predicted one), "flip-label" (1 - label), one class
                 for all, or one class for each image.
             ids: names of the images; noise depends on them. Their place in the batch unless given.
-            region: True where changes are allowed.
+            labels: 0 or 1 for each image, for "flip-label".
+            region: True where changes are allowed, (b, 1, h, w).
             record: numbers of the steps whose state is kept in the result's trajectory.
             tick: called with (steps done, steps of this attempt).
         """

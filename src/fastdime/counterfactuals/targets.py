@@ -1,18 +1,16 @@
 """Which class each image is pushed to."""
 
-from typing import Literal
-
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from fastdime.errors import InputError, expected, unknown
 
-Target = Literal["flip", "flip-label"] | int | Int[Tensor, " b"]
+Target = str | int | Tensor  # checked here, with a sentence, not by its shape
 
 
 def choose_target(
-    target: Target, before: Float[Tensor, "b k"], labels: Int[Tensor, " b"] | None = None
+    target: Target, before: Float[Tensor, "b k"], labels: Tensor | None = None
 ) -> Int[Tensor, " b"]:
     """Turn what the user asked for into one class an image.
 

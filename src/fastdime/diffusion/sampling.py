@@ -1,7 +1,7 @@
 """Unguided chains: plain sampling, and inpainting between a start and an original."""
 
+import warnings
 from collections.abc import Iterable
-from typing import Literal
 
 import torch
 from jaxtyping import Bool, Float
@@ -13,8 +13,7 @@ from fastdime.errors import InputError, unknown
 from fastdime.noise import Noise
 from fastdime.types import Posterior
 
-Sampler = Literal["ddpm", "ddim", "dpm-solver++"]
-SAMPLERS: tuple[Sampler, ...] = ("ddpm", "ddim", "dpm-solver++")
+SAMPLERS = ("ddpm", "ddim", "dpm-solver++")
 
 
 def step_down(
@@ -64,7 +63,9 @@ def dpm_solver(denoiser: Denoiser, x_t: Float[Tensor, "b c h w"], steps: int) ->
         algorithm_type="dpmsolver++",
         final_sigmas_type="zero",
     )
-    solver.set_timesteps(steps)
+    with warnings.catch_warnings():  # diffusers hands torch tensors to numpy in a way that is going out
+        warnings.simplefilter("ignore", DeprecationWarning)
+        solver.set_timesteps(steps)
     for t in solver.timesteps:
         x0_hat = denoiser.posterior(x_t, int(t)).x0_hat
         x_t = solver.step(x0_hat, t, x_t, return_dict=False)[0]
@@ -77,13 +78,14 @@ def sample(
     like: Float[Tensor, "b c h w"],
     noise: Noise,
     *,
-    sampler: Sampler = "ddpm",
+    sampler: str = "ddpm",
     steps: int | None = None,
 ) -> Float[Tensor, "b c h w"]:
     """Draw images from nothing.
 
     Args:
         like: a tensor of the shape, type and device wanted; its values do not matter.
+        sampler: "ddpm", "ddim" or "dpm-solver++".
         steps: network calls; the whole chain unless given.
     """
     if sampler not in SAMPLERS:

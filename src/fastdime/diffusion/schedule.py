@@ -68,13 +68,15 @@ class Schedule:
 
     @cached_property
     def sqrt_recip_alpha_bar(self) -> Table:
-        """Factor of x_t in the clean image."""
-        return np.sqrt(1 / self.alpha_bar)
+        """Factor of x_t in the clean image; infinite at a level of pure noise."""
+        with np.errstate(divide="ignore"):
+            return np.sqrt(1 / self.alpha_bar)
 
     @cached_property
     def sqrt_recip_alpha_bar_minus_one(self) -> Table:
-        """Factor of the noise in the clean image."""
-        return np.sqrt(1 / self.alpha_bar - 1)
+        """Factor of the noise in the clean image; infinite at a level of pure noise."""
+        with np.errstate(divide="ignore"):
+            return np.sqrt(1 / self.alpha_bar - 1)
 
     @cached_property
     def posterior_variance(self) -> Table:
