@@ -68,7 +68,7 @@ def chosen_device(name: str) -> str:
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     try:
-        torch.zeros(1, device=name)
+        torch.zeros(1, device=name).cpu()  # there and back: some devices hold no numbers
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]
         raise InputError(expected("--device", "a device of this machine", f"{name!r} ({reason})")) from None

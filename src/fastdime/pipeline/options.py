@@ -1,7 +1,8 @@
 """How a data set is worked through, and what is written down about it."""
 
 import hashlib
-from collections.abc import Mapping
+import os
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -9,13 +10,14 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from torch import nn
 
+from fastdime import __version__
 from fastdime.counterfactuals.explainer import Explainer
 from fastdime.data.table import Table
 from fastdime.errors import InputError
-from fastdime.runs import read_run
-from fastdime.types import Classifier
+from fastdime.runs import CONFIG, RECORDS, read_run
 from fastdime.weights import weights_hash
 
+KIND = "explain"  # of a run folder
 CPU_BATCH = 8
 GPU_BATCH = 32
 
@@ -50,31 +52,46 @@ def settled_batch_size(options: RunOptions, out: Path, explainer: Explainer) -> 
     """Choose the batch size; a run that goes on keeps the one it has, because it decides the last bits."""
     if options.batch_size != "auto":
         return options.batch_size
-    if (out / "config.json").is_file() and (out / "records.jsonl").is_file():
+    if all(os.path.isfile(out / name) for name in (CONFIG, RECORDS)):
         recorded = read_run(out)[0].get("batch_size")
         if isinstance(recorded, int):
             return recorded
-    on_cpu = all(weight.device.type == "cpu" for weight in _weights(explainer.denoiser.network))
-    return CPU_BATCH if on_cpu else GPU_BATCH
+    return CPU_BATCH if device_of(explainer).type == "cpu" else GPU_BATCH
 
 
 def run_config(
     table: Table, explainer: Explainer, options: RunOptions, batch_size: int, sources: Mapping[str, str]
 ) -> dict[str, Any]:
     """Everything that a result depends on; a run goes on only when all of it is the same."""
-    ids = hashlib.sha256("\n".join(table.ids).encode()).hexdigest()[:16]
     return {
-        "kind": "explain",
+        "kind": KIND,
+        "versions": {"fastdime": __version__, "torch": str(torch.__version__)},
         "method": sources.get("method"),
         "settings": explainer.resolved.model_dump(mode="json"),
         "seed": explainer.seed,
-        "data": {"images": len(table), "ids": ids},
+        "data": {"images": len(table), "ids": _digest(table.ids), "used": _used(table, options)},
         "denoiser": described(explainer.denoiser.network, sources.get("denoiser")),
         "classifier": described(explainer.classifier, sources.get("classifier")),
         "features": described(explainer.features, sources.get("features")) if explainer.features else None,
         "batch_size": batch_size,
         **options.model_dump(mode="json", exclude={"batch_size", "strict"}),
     }
+
+
+def _used(table: Table, options: RunOptions) -> dict[str, str]:
+    """Fingerprints of the columns and mask images that the options name."""
+    columns = {**table.labels, **table.groups}
+    names = [options.target.partition(":")[2], options.allow, options.forbid]
+    return {
+        name: _digest(columns[name] if name in columns else [Path(name).read_bytes()])
+        for name in names
+        if name
+    }
+
+
+def _digest(values: Iterable[object]) -> str:
+    # repr, because a file name may hold bytes that are no text.
+    return hashlib.sha256("\n".join(map(repr, values)).encode()).hexdigest()[:16]
 
 
 def described(model: object, source: str | None) -> dict[str, str | None]:
@@ -96,16 +113,19 @@ def _weights(model: object) -> list[torch.Tensor]:
     return [] if network is None else [*network.parameters(), *network.buffers()]
 
 
+def _models(explainer: Explainer) -> tuple[object, ...]:
+    return explainer.denoiser.network, explainer.classifier, explainer.features
+
+
 def moved(explainer: Explainer, device: str) -> Explainer:
     """Move the networks to a device, in place."""
-    for model in (explainer.denoiser.network, explainer.classifier, explainer.features):
-        network = _network(model)
+    for network in map(_network, _models(explainer)):
         if network is not None:
             network.to(device)
     return explainer
 
 
-def device_of(classifier: Classifier | object) -> torch.device:
-    """Return where a model is; the CPU when it has no weights."""
-    weights = _weights(classifier)
+def device_of(explainer: Explainer) -> torch.device:
+    """Return where the networks are; the CPU when none has weights."""
+    weights = [weight for model in _models(explainer) for weight in _weights(model)]
     return weights[0].device if weights else torch.device("cpu")
