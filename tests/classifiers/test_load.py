@@ -126,7 +126,7 @@ def test_a_module_in_the_working_folder_is_found(tmp_path: Path, monkeypatch: py
         ("surely_not.there:network", "can be imported, got no module surely_not; install it"),
         ("{module}.inner:network", "no module|not a package"),
         ("{module}:netwrk", "function: expected one of .*, got 'netwrk'; did you mean 'network'?"),
-        ("{module}:number", "got 'number'"),
+        ("{module}:number", "expected a function that returns a network, got int"),
         ("{module}:nothing", "expected a function that returns a network, got NoneType"),
         ("{module}:broken", "got ValueError: first second"),
         (

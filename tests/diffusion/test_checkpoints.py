@@ -175,7 +175,7 @@ def test_what_the_weights_do_not_tell_is_asked_for(guided):
     ("content", "sentence"),
     [
         ({"heads": 4}, "guided.json, field: expected one of architecture,"),
-        ({"num_heads": 0}, "guided.json, field num_heads: expected a fitting value, got 0"),
+        ({"num_heads": 0}, "guided.json, field: num_heads: expected greater than 0, got 0"),
         ({"num_heads": 4, "num_head_channels": 8, "diffusion_steps": 9}, "got both; take one of them out"),
         ({"num_heads": -1, "num_head_channels": -1, "diffusion_steps": 9}, "expected num_heads, which"),
         ({"num_heads": 5, "diffusion_steps": 9}, "expected heads that divide"),
@@ -278,7 +278,7 @@ def test_function_of_the_user(own_module):
 
 
 def test_function_of_the_user_that_cannot_be_used(own_module):
-    assert "No module named 'own_model'" in refused(InputError, "own_model:eps")
+    assert "got no module own_model; install it" in refused(InputError, "own_model:eps")
     assert "has no attribute 'epsilon'" in refused(InputError, "own_models:epsilon")
     assert "a callable eps(x_t, t), got int" in refused(InputError, "own_models:number")
 

@@ -3,17 +3,11 @@
 A folder holds `classifier.json` (a `ClassifierSpec`) and `model.safetensors`.
 """
 
-import os
-import re
-import sys
 import warnings
 import zipfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import torch
@@ -24,18 +18,16 @@ from fastdime.classifiers.spec import (
     ClassifierSpec,
     architecture,
     build_network,
-    called,
-    checked,
     new_folder,
 )
 from fastdime.classifiers.wrapper import ImageClassifier
-from fastdime.diffusion.sidecar import read_json
+from fastdime.configs import called, checked, read_json
 from fastdime.errors import CheckpointError, InputError, expected, unknown
+from fastdime.functions import made_by, names_function
 from fastdime.weights import load_into, read_weights, save_weights
 
 SPEC_FILE = "classifier.json"
 WEIGHTS_FILE = "model.safetensors"
-FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 
 def load_classifier(source: object, **settings: Any) -> ImageClassifier:
@@ -62,7 +54,7 @@ def load_classifier(source: object, **settings: Any) -> ImageClassifier:
         return _from_folder(path, given)
     if path.is_file():
         return _from_file(path, given)
-    if FUNCTION.fullmatch(str(source)):
+    if names_function(source):
         return _wrapped(_made_by(str(source)), given)
     wanted = "a file, a folder with classifier.json or package.module:function"
     raise InputError(expected(f"classifier {source}", wanted, "nothing of that name", "check the path"))
@@ -169,52 +161,8 @@ def _torchscript(path: Path) -> nn.Module:
 
 
 def _made_by(source: str) -> object:
-    module_name, _, name = source.partition(":")
-    module = _imported(module_name, source)
-    found = getattr(module, name, None)
-    if isinstance(found, nn.Module | ImageClassifier):
-        return found
-    if not callable(found):
-        own = [key for key, value in vars(module).items() if getattr(value, "__module__", "") == module_name]
-        raise InputError(unknown(f"classifier {source}: function", name, own))
-    try:
-        made: object = found()
-    except Exception as error:
-        raise InputError(_failure(source, "a function that returns a network", error)) from error
+    made = made_by(source, "classifier", (nn.Module, ImageClassifier))
     if not callable(made) and not isinstance(made, ImageClassifier):
         wanted = "a function that returns a network"
         raise InputError(expected(f"classifier {source}", wanted, type(made).__name__))
     return made
-
-
-def _imported(module_name: str, source: str) -> ModuleType:
-    wanted = "a module that can be imported"
-    try:
-        with _working_folder_importable():
-            return import_module(module_name)
-    except ModuleNotFoundError as error:
-        # The module itself, or a package it is in; otherwise it is something that the module imports.
-        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
-            raise InputError(_failure(source, wanted, error)) from error
-        remedy = "install it, or run the command in its folder"
-        raise InputError(
-            expected(f"classifier {source}", wanted, f"no module {error.name}", remedy)
-        ) from None
-    except Exception as error:
-        raise InputError(_failure(source, wanted, error)) from error
-
-
-@contextmanager
-def _working_folder_importable() -> Iterator[None]:
-    """Find a module in the folder that a command is run in, as `python -m` does."""
-    folder = os.getcwd()
-    sys.path.append(folder)
-    try:
-        yield
-    finally:
-        sys.path.remove(folder)
-
-
-def _failure(source: str, wanted: str, error: Exception) -> str:
-    reason = " ".join(str(error).split())
-    return expected(f"classifier {source}", wanted, f"{type(error).__name__}: {reason}")

@@ -1,21 +1,18 @@
-"""What is written about a classifier, how it is read, and what is said when it is wrong."""
+"""What is written about a classifier, and how it is read."""
 
-import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, TypeVar
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError, validate_call
+from pydantic import BaseModel, ConfigDict, JsonValue
 from torch import nn
 
 from fastdime.classifiers.networks import ARCHITECTURES, Architecture
 from fastdime.classifiers.wrapper import ImageClassifier, Kind, Output
-from fastdime.errors import FastdimeError, InputError, expected, unknown
-
-Model = TypeVar("Model", bound=BaseModel)
-Result = TypeVar("Result")
+from fastdime.configs import called
+from fastdime.errors import InputError, expected, unknown
 
 
 class ClassifierSpec(BaseModel):
@@ -64,39 +61,11 @@ def build_network(name: str, **arguments: Any) -> nn.Module:
     return called(architecture(name).build, arguments, f"arguments of {name}")
 
 
-def called(function: Callable[..., Result], arguments: Mapping[str, Any], where: str) -> Result:
-    """Call a function with arguments from a file or a user; wrong ones become one sentence."""
-    try:
-        return validate_call(function)(**arguments)
-    except ValidationError as error:
-        raise InputError(refusal(error, where, [*inspect.signature(function).parameters])) from None
-
-
 def architecture(name: str) -> Architecture:
     """Look a network up by name."""
     if name not in ARCHITECTURES:
         raise InputError(unknown("architecture of the classifier", name, ARCHITECTURES))
     return ARCHITECTURES[name]
-
-
-def checked(model: type[Model], values: Any, where: str, kind: type[FastdimeError]) -> Model:
-    """Make a model of values; what is wrong with them becomes one sentence that begins with `where`."""
-    try:
-        return model.model_validate(values)
-    except ValidationError as error:
-        raise kind(refusal(error, where, list(model.model_fields))) from None
-
-
-def refusal(error: ValidationError, where: str, names: list[str]) -> str:
-    """Say in one sentence the first thing that is wrong; `names` are those that would be right."""
-    first = error.errors()[0]
-    place = ".".join(str(part) for part in first["loc"])
-    if first["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
-        return unknown(where, place, names)
-    if first["type"] in ("missing", "missing_argument"):
-        return expected(where, f"a value for {place}", "none", "write it")
-    wanted = first["msg"].removeprefix("Input should be ")
-    return expected(f"{where}: {place}" if place else where, wanted, repr(first["input"]))
 
 
 @contextmanager

@@ -3,8 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from pydantic import ValidationError
-
+from fastdime.configs import checked
 from fastdime.counterfactuals.ace import ace
 from fastdime.counterfactuals.loop import Edit, guided
 from fastdime.counterfactuals.problem import Problem
@@ -159,15 +158,7 @@ def settings_for(method: str, preset: str = "default", **overrides: Any) -> Sett
         raise InputError(unknown("preset", preset, PRESETS))
     entry = METHODS[method]
     values = PRESETS[preset][entry.program] | entry.recipe | entry.published.get(preset, {}) | overrides
-    for name in overrides:
-        if name not in entry.program.model_fields:
-            raise InputError(unknown(f"setting of {method}", name, entry.program.model_fields))
-    try:
-        return entry.program(**values)
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"])
-        raise InputError(f"setting {place}: {first['msg']}, got {first['input']!r}") from None
+    return checked(entry.program, values, f"setting of {method}", InputError)
 
 
 def run(problem: Problem, settings: Settings, scale: float, watch: Watch = ignore) -> Edit:

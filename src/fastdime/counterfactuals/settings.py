@@ -7,7 +7,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 def _odd(value: int) -> int:
     if value % 2 == 0:
-        raise ValueError("expected an odd number of pixels")
+        raise ValueError("an odd number of pixels")
     return value
 
 

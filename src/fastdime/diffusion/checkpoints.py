@@ -1,12 +1,6 @@
 """Open a diffusion model from any of the usual sources, and convert it to a diffusers folder."""
 
-import importlib
-import inspect
-import os
-import re
-import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,9 +14,8 @@ from fastdime.diffusion.monai_unet import EPS, unet_from_monai
 from fastdime.diffusion.sidecar import Architecture, Sidecar, architecture_named, merged, read_sidecar
 from fastdime.diffusion.unet import UNet
 from fastdime.errors import CheckpointError, InputError, expected
+from fastdime.functions import made_by, names_function
 from fastdime.weights import read_weights
-
-FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 
 def load_denoiser(source: str | Path | Network | Denoiser, *, architecture: str | None = None) -> Denoiser:
@@ -50,7 +43,7 @@ def load_denoiser(source: str | Path | Network | Denoiser, *, architecture: str 
         return source
     if not isinstance(source, str | Path):
         return as_denoiser(source)
-    if FUNCTION.fullmatch(str(source)):
+    if names_function(source):
         return _from_function(str(source))
     wanted = "a diffusers folder, a checkpoint file or package.module:function"
     raise CheckpointError(expected(str(source), wanted, "nothing there", "check the path"))
@@ -137,44 +130,15 @@ def _denoiser(unet: UNet, told: Sidecar, usual: Variance, path: Path) -> Denoise
     return as_denoiser(unet.eval(), told.schedule(), prediction=prediction, variance=variance)
 
 
-def _from_function(spec: str) -> Denoiser:
-    module_name, _, name = spec.partition(":")
-    with _working_folder_importable():
-        try:
-            found = getattr(importlib.import_module(module_name), name)
-        except (ImportError, AttributeError) as error:
-            wanted = "package.module:function that can be imported"
-            raise InputError(expected(f"denoiser {spec}", wanted, f"an error: {error}")) from error
-        made = found() if _is_maker(found) else found
+def _from_function(source: str) -> Denoiser:
+    made = made_by(source, "denoiser", (nn.Module, Denoiser))
     if not callable(made) and not isinstance(made, Denoiser):
         wanted = "a denoiser, a network or a callable eps(x_t, t)"
-        raise InputError(expected(f"denoiser {spec}", wanted, type(made).__name__))
+        raise InputError(expected(f"denoiser {source}", wanted, type(made).__name__))
     denoiser = made if isinstance(made, Denoiser) else as_denoiser(made)
     if isinstance(denoiser.network, nn.Module):
         denoiser.network.eval()
     return denoiser
-
-
-def _is_maker(found: object) -> bool:
-    """Tell a function that makes a network, and so needs no arguments, from the network itself."""
-    if isinstance(found, nn.Module) or not callable(found):
-        return False
-    try:
-        inspect.signature(found).bind()
-    except (TypeError, ValueError):
-        return False
-    return True
-
-
-@contextmanager
-def _working_folder_importable() -> Iterator[None]:
-    """Let a command find a module in the folder it is run in, as `python -m` does."""
-    folder = os.getcwd()
-    sys.path.append(folder)
-    try:
-        yield
-    finally:
-        sys.path.remove(folder)
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,11 @@ from typing import Any, TypeVar
 import numpy as np
 from torch import Tensor
 
+from fastdime.configs import read_json
 from fastdime.diffusion import schedule as sch
 from fastdime.diffusion.denoiser import Denoiser, Prediction, Variance, as_denoiser
 from fastdime.diffusion.schedule import Schedule
-from fastdime.diffusion.sidecar import read_json, schedule_from
+from fastdime.diffusion.sidecar import schedule_from
 from fastdime.diffusion.unet import UNet, build_unet
 from fastdime.errors import CheckpointError, InputError, expected, unknown
 from fastdime.weights import load_into, read_weights

@@ -4,11 +4,12 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
-from pydantic import BaseModel, BeforeValidator, ConfigDict, PositiveFloat, PositiveInt, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, PositiveFloat, PositiveInt
 
+from fastdime.configs import checked, read_json
 from fastdime.diffusion import schedule as sch
 from fastdime.diffusion.denoiser import Prediction, Variance
 from fastdime.diffusion.schedule import Schedule
@@ -141,32 +142,8 @@ def read_sidecar(path: Path) -> Sidecar:
     """Read the JSON beside a checkpoint: model.pt.json or model.json; an empty one if there is none."""
     for beside in (path.with_name(f"{path.name}.json"), path.with_suffix(".json")):
         if beside.is_file():
-            return _parsed(beside)
+            return checked(Sidecar, read_json(beside), f"{beside.name}, field", CheckpointError)
     return Sidecar()
-
-
-def _parsed(path: Path) -> Sidecar:
-    try:
-        return Sidecar.model_validate(read_json(path))
-    except ValidationError as error:
-        first = error.errors()[0]
-        name = ".".join(str(part) for part in first["loc"][:1])
-        if first["type"] == "extra_forbidden":
-            raise CheckpointError(unknown(f"{path.name}, field", name, Sidecar.model_fields)) from None
-        got = f"{first['input']!r} ({first['msg']})"
-        raise CheckpointError(expected(f"{path.name}, field {name}", "a fitting value", got)) from None
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON file that holds an object."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        got = f"something else ({' '.join(str(error).split())})"
-        raise CheckpointError(expected(str(path), "a JSON file", got)) from None
-    if not isinstance(content, dict):
-        raise CheckpointError(expected(str(path), "a JSON object {...}", type(content).__name__))
-    return content
 
 
 def merged(path: Path, beside: Sidecar, known: Sidecar) -> Sidecar:

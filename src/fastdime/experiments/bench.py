@@ -54,7 +54,7 @@ def _subject(steps: int) -> tuple[Explainer, Tensor]:
             sample_size=SIZE,
             in_channels=1,
             out_channels=1,
-            block_out_channels=(32, 48, 64, 96),
+            block_out_channels=(32, 48, 64, 64),
             down_block_types=("DownBlock2D", "DownBlock2D", "DownBlock2D", "AttnDownBlock2D"),
             up_block_types=("AttnUpBlock2D", "UpBlock2D", "UpBlock2D", "UpBlock2D"),
             norm_num_groups=16,
