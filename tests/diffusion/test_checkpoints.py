@@ -279,7 +279,7 @@ def test_function_of_the_user(own_module):
 
 def test_function_of_the_user_that_cannot_be_used(own_module):
     assert "got no module own_model; install it" in refused(InputError, "own_model:eps")
-    assert "has no attribute 'epsilon'" in refused(InputError, "own_models:epsilon")
+    assert "got 'epsilon'; did you mean 'eps'?" in refused(InputError, "own_models:epsilon")
     assert "a callable eps(x_t, t), got int" in refused(InputError, "own_models:number")
 
 
