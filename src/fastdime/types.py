@@ -55,9 +55,9 @@ class Counterfactuals:
     Attributes:
         x_cf: the counterfactuals, exactly as they are saved.
         mask: where the method could change the image; elsewhere x_cf equals the input bit for bit.
+        predicted: the class that the classifier gives the input.
         target: the class wanted for each image.
         p_before, p_after: probability of the target class on the input and on x_cf.
-        p_original_before, p_original_after: probability of the class predicted for the input.
         valid: whether the classifier puts x_cf into the target class.
         scale: the guidance strength of the attempt that was kept.
         denoiser_calls, gradient_calls: what each image cost.
