@@ -123,8 +123,25 @@ def test_an_id_has_one_record(tmp_path: Path) -> None:
     assert len(read_run(tmp_path)[1]) == 1
 
 
-def test_other_settings_are_refused_by_name(tmp_path: Path) -> None:
+def begun(folder: Path, config: dict[str, object]) -> None:
+    with Run.open(folder, config) as run:
+        run.append([{"id": "a"}])
+
+
+def test_a_run_without_a_record_takes_other_settings(tmp_path: Path) -> None:
+    with Run.open(tmp_path, {"tau": 900}) as run:
+        write_atomically(run.image_path("a"), b"of a batch that was not finished")
     Run.open(tmp_path, CONFIG).close()
+    assert read_run(tmp_path) == (CONFIG, [])
+    assert not image_path(tmp_path, "a").exists()
+    (tmp_path / "records.jsonl").unlink()
+    with pytest.raises(InputError, match="images"):  # no run any more: left alone
+        Run.open(tmp_path, {"tau": 900})
+    assert json.loads((tmp_path / "config.json").read_text()) == CONFIG
+
+
+def test_other_settings_are_refused_by_name(tmp_path: Path) -> None:
+    begun(tmp_path, CONFIG)
     Run.open(tmp_path, {**CONFIG, "scales": (8, 10)}).close()  # a tuple is the same list
     other = {"method": "fastdime", "scales": [15], "denoiser": {"steps": 30, "hash": "ab"}, "new": True}
     with pytest.raises(InputError) as caught:
@@ -140,7 +157,7 @@ def test_other_settings_are_refused_by_name(tmp_path: Path) -> None:
 
 
 def test_long_values_are_compared_in_full_and_shown_short(tmp_path: Path) -> None:
-    Run.open(tmp_path, {"a": list(range(100))}).close()
+    begun(tmp_path, {"a": list(range(100))})
     with pytest.raises(InputError) as caught:
         Run.open(tmp_path, {"a": [*range(99), 0]})
     assert len(str(caught.value)) < 300 + len(str(tmp_path))
@@ -153,7 +170,7 @@ def test_one_writer_at_a_time(tmp_path: Path) -> None:
         assert read_run(tmp_path) == (CONFIG, [])
         run.close()
         run.close()
-    Run.open(tmp_path, CONFIG).close()
+    begun(tmp_path, CONFIG)
     with pytest.raises(InputError, match="scales"):  # a refused opening lets go of the lock
         Run.open(tmp_path, {**CONFIG, "scales": []})
     Run.open(tmp_path, CONFIG).close()

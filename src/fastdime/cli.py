@@ -2,25 +2,28 @@
 
 import json
 import sys
+from collections.abc import Collection
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, get_args
 
 import typer
 
 from fastdime import __version__
 from fastdime.errors import FastdimeError, InputError, expected
-from fastdime.terminal import progress_of
+from fastdime.terminal import interrupt_later, progress_of
 
-BAD_INPUT, SOME_FAILED = 2, 3
+if TYPE_CHECKING:
+    from fastdime.counterfactuals.settings import Settings
+
+BAD_INPUT, SOME_FAILED, INTERRUPTED = 2, 3, 130
 
 app = typer.Typer(
-    no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     help="Does an image classifier lean on a shortcut? Counterfactuals that say how much.",
 )
-bench = typer.Typer(no_args_is_help=True, help="Measure what the library itself costs.")
+bench = typer.Typer(help="Measure what the library itself costs.")
 app.add_typer(bench, name="bench")
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
@@ -32,14 +35,29 @@ Architecture = Annotated[
 def main() -> NoReturn:
     """Run the command line; what a user can mend is one line and exit code 2."""
     try:
-        app(standalone_mode=True)
-    except FastdimeError as error:
-        print(f"fastdime: {error}", file=sys.stderr)
-        sys.exit(BAD_INPUT)
-    except KeyboardInterrupt:
-        print("fastdime: interrupted; run the same command again to go on", file=sys.stderr)
-        sys.exit(130)
-    sys.exit(0)
+        code = app(sys.argv[1:] or ["--help"], prog_name="fastdime", standalone_mode=False)
+    except (typer.Abort, KeyboardInterrupt):
+        code = INTERRUPTED
+    except Exception as error:
+        _complain(_sentence(error))
+        code = BAD_INPUT
+    if code == INTERRUPTED:  # some versions of typer return it, some raise
+        _complain("interrupted; run the same command again to go on")
+    sys.exit(code or 0)
+
+
+def _sentence(error: Exception) -> str:
+    """Return what a user can mend; anything else is a bug and shows its traceback."""
+    if isinstance(error, FastdimeError):
+        return str(error)
+    # An argument that typer itself refuses; where the class lives depends on its version.
+    if callable(message := getattr(error, "format_message", None)):
+        return str(message())
+    raise error
+
+
+def _complain(sentence: str) -> None:
+    print("fastdime:", " ".join(sentence.splitlines()), file=sys.stderr)
 
 
 def _show_version(wanted: bool) -> None:
@@ -90,12 +108,12 @@ def explain(
     as_json: Json = False,
 ) -> None:
     """Make counterfactuals of a data set."""
-    from fastdime.counterfactuals.methods import settings_for
-    from fastdime.pipeline import models
-    from fastdime.pipeline.explain import explain as run
-    from fastdime.pipeline.options import run_options
+    with interrupt_later():
+        from fastdime.pipeline import models
+        from fastdime.pipeline.explain import explain as run
+        from fastdime.pipeline.options import run_options
 
-    settings = settings_for(method, preset, **_changes(change or []))
+    settings = _settings(method, preset, change or [])
     options = run_options(
         target=target,
         batch_size=batch_size,
@@ -113,14 +131,21 @@ def explain(
     numbers = {"out": str(out), "method": method, **asdict(summary)}
     _print(numbers, as_json)
     if summary.errors:
-        print(
-            f"fastdime: {summary.errors} images could not be used; see {out}/records.jsonl", file=sys.stderr
-        )
+        total = summary.images + summary.errors
+        _complain(f"{summary.errors} of {total} images could not be used; see {out}/records.jsonl")
         raise typer.Exit(SOME_FAILED)
 
 
-def _changes(items: list[str]) -> dict[str, Any]:
-    """Parse NAME=VALUE; a value with commas is a list."""
+def _settings(method: str, preset: str, items: list[str]) -> "Settings":
+    from fastdime.counterfactuals.methods import settings_for
+
+    fields = type(settings_for(method, preset)).model_fields
+    optional = {name for name, field in fields.items() if type(None) in get_args(field.annotation)}
+    return settings_for(method, preset, **_changes(items, optional))
+
+
+def _changes(items: list[str], optional: Collection[str]) -> dict[str, Any]:
+    """Parse NAME=VALUE; a value with commas is a list, and "none" may be a word or, if optional, nothing."""
     changes: dict[str, Any] = {}
     for item in items:
         name, equals, text = item.partition("=")
@@ -128,11 +153,13 @@ def _changes(items: list[str]) -> dict[str, Any]:
             raise InputError(expected("--set", "NAME=VALUE", repr(item)))
         values = [_value(part) for part in text.split(",")]
         changes[name] = values if "," in text or name == "scales" else values[0]
+        if text.lower() == "none" and name in optional:
+            changes[name] = None
     return changes
 
 
 def _value(text: str) -> Any:
-    words = {"true": True, "false": False, "none": None}
+    words = {"true": True, "false": False}
     if text.lower() in words:
         return words[text.lower()]
     try:
@@ -191,7 +218,7 @@ def convert(
 def show(
     run: Annotated[Path, typer.Argument(help="Run folder.")],
     out: Annotated[Path, typer.Option(help="PNG to write.")],
-    limit: Annotated[int, typer.Option(help="How many images.")] = 12,
+    limit: Annotated[int, typer.Option(min=1, help="How many images.")] = 12,
 ) -> None:
     """Draw the images of a run: input, counterfactual, difference, mask."""
     from fastdime.report.grid import draw_run

@@ -34,7 +34,7 @@ def from_integers(levels: Tensor, bits: int = 8) -> Tensor:
 def to_grid(x: Tensor, bits: int = 8, *, truncate: bool = False) -> Tensor:
     """Move every pixel to the nearest value that a file of this depth can hold.
 
-    >>> to_grid(torch.tensor([0.0, 2.0])).tolist()
-    [0.003921627998352051, 1.0]
+    >>> to_grid(torch.tensor([0.0, 2.0]))
+    tensor([0.0039, 1.0000])
     """
     return from_integers(to_integers(x, bits, truncate=truncate), bits).to(x)

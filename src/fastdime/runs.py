@@ -198,14 +198,24 @@ def _take_lock(folder: Path) -> int:
 
 def _settle_config(folder: Path, config: Mapping[str, Any]) -> None:
     wanted = json.loads(_dump(config))
+    text = (json.dumps(wanted, indent=2) + "\n").encode()
     if not (folder / CONFIG).exists():
-        write_atomically(folder / CONFIG, (json.dumps(wanted, indent=2) + "\n").encode())
+        write_atomically(folder / CONFIG, text)
     differences = _differences(_read_config(folder), wanted)
-    if differences:
+    if differences and _is_blank(folder):
+        for orphan in (folder / IMAGES).glob("*.png"):
+            orphan.unlink()
+        write_atomically(folder / CONFIG, text)
+    elif differences:
         shown = ", ".join(differences[:DIFFERENCES_SHOWN])
         more = len(differences) - DIFFERENCES_SHOWN
         rest = f", and {more} more" if more > 0 else ""
         raise InputError(f"{folder}: {shown}{rest}; choose another --out or the same settings")
+
+
+def _is_blank(folder: Path) -> bool:
+    """Tell whether a run stopped before its first record, say over a wrong setting: it binds nobody."""
+    return (folder / RECORDS).exists() and next(_scan(folder / RECORDS), None) is None
 
 
 def _read_config(folder: Path) -> dict[str, Any]:

@@ -1,11 +1,28 @@
 """What a person sees while a command works: a bar on a terminal, a plain line now and then elsewhere."""
 
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 EVERY = 10.0  # seconds between plain lines
+
+
+@contextmanager
+def interrupt_later() -> Iterator[None]:
+    """Hold Ctrl-C back for a moment: torch dies an ugly death when it is stopped while it loads."""
+    held: list[int] = []
+    usual = signal.getsignal(signal.SIGINT)
+    if usual is signal.default_int_handler:  # otherwise someone has other plans, such as to ignore it
+        signal.signal(signal.SIGINT, lambda number, frame: held.append(number))
+    try:
+        yield
+    finally:
+        if usual is signal.default_int_handler:
+            signal.signal(signal.SIGINT, usual)
+    if held:
+        raise KeyboardInterrupt
 
 
 @contextmanager
@@ -38,7 +55,7 @@ def _bar(what: str) -> Iterator[Callable[[float, int], None]]:
 
         def show(done: float, of: int) -> None:
             pace.see(done)
-            bar.update(task, completed=done, total=of, rate=pace.rate(what))
+            bar.update(task, completed=done, total=of, rate=pace.rate())
 
         yield show
 
@@ -63,7 +80,7 @@ class Pace:
         worked = self.done - (self.first or 0)
         return (time.monotonic() - self.began) / worked if worked > 0 else None
 
-    def rate(self, what: str) -> str:
+    def rate(self) -> str:
         """Return the pace as text."""
         each = self.seconds_each()
         return "" if each is None else f"{each:.2f} s each"

@@ -126,7 +126,7 @@ class RingClassifier(nn.Module):
     def forward(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b 1"]:
         """Score images."""
         # Alpha-bar just below 1 stands for the 8-bit rounding of the images.
-        scores = self.world.scores(x, torch.full((len(x), 1, 1, 1), 0.999, device=x.device))
+        scores = self.world.scores(x, x.new_tensor(0.999))
         return (scores[:, 1:].logsumexp(1) - scores[:, 0])[:, None] / TEMPERATURE
 
 

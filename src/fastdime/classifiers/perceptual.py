@@ -8,13 +8,13 @@ from torch import Tensor, nn
 
 from fastdime.weights import load_into, read_weights
 
-# The first four stages of VGG-19: channels of each 3x3 convolution, "M" for max-pooling.
-PLAN: tuple[int | str, ...] = (64, 64, "M", 128, 128, "M", 256, 256, 256, 256, "M", 512, 512, 512, 512)
+# VGG-19 up to conv3_4: channels of each 3x3 convolution, "M" for max-pooling.
+PLAN: tuple[int | str, ...] = (64, 64, "M", 128, 128, "M", 256, 256, 256, 256)
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
-def vgg19_trunk(modules: int = 18) -> nn.Sequential:
-    """Build the first modules of VGG-19, numbered as torchvision numbers them."""
+def vgg19_trunk() -> nn.Sequential:
+    """Build VGG-19 up to the ReLU after conv3_4, its modules numbered as torchvision numbers them."""
     layers: list[nn.Module] = []
     channels = 3
     for entry in PLAN:
@@ -23,7 +23,7 @@ def vgg19_trunk(modules: int = 18) -> nn.Sequential:
             channels = entry
         else:
             layers.append(nn.MaxPool2d(2))
-    return nn.Sequential(*layers[:modules])
+    return nn.Sequential(*layers)
 
 
 class Perceptual(nn.Module):
@@ -46,16 +46,19 @@ class Perceptual(nn.Module):
         return features
 
 
-def vgg19_features(path: str | Path, modules: int = 18) -> Perceptual:
+def vgg19_features(path: str | Path) -> Perceptual:
     """Load the published perceptual features: VGG-19 up to the ReLU after conv3_4.
 
     Args:
         path: torchvision's `vgg19` weights, whole or only its `features`.
+
+    Raises:
+        CheckpointError: the file cannot be read, or holds another network.
     """
-    trunk = vgg19_trunk(modules)
     weights = {name.removeprefix("features."): value for name, value in read_weights(path).items()}
-    wanted = trunk.state_dict()
+    # Random weights come first, and are no reason to move the random numbers of the user.
+    with torch.random.fork_rng(devices=[]):
+        trunk = vgg19_trunk()
     # A whole VGG-19 has more stages and a classifier; only what the trunk needs is taken.
-    surplus_allowed = {name: value for name, value in weights.items() if name in wanted}
-    load_into(trunk, surplus_allowed, path)
+    load_into(trunk, {name: weights[name] for name in trunk.state_dict() if name in weights}, path)
     return Perceptual(trunk.eval())

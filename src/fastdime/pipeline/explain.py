@@ -4,6 +4,7 @@ Batches are cut from the table by position, so an interrupted run meets the same
 the same bytes.
 """
 
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,6 +16,7 @@ from torch import Tensor
 from fastdime.counterfactuals.explainer import Explainer
 from fastdime.data.io import write_image, write_mask
 from fastdime.data.table import Table, read_table
+from fastdime.errors import InputError, expected
 from fastdime.pipeline.inputs import Failure, Inputs, Row, open_inputs
 from fastdime.pipeline.options import RunOptions, device_of, run_config, settled_batch_size
 from fastdime.pipeline.summary import Summary, summarise
@@ -42,10 +44,11 @@ def explain(
         progress: called with (images done, images in all); the first may have a fraction.
     """
     options = options or RunOptions()
+    _check_out(data, Path(out))
     table = data if isinstance(data, Table) else read_table(data)
     table = table.head(options.limit) if options.limit else table
     folder = Path() if isinstance(data, Table) else Path(data).parent
-    inputs = open_inputs(table, options, folder, explainer.denoiser)
+    inputs = open_inputs(table, options, folder, explainer)
     size = settled_batch_size(options, Path(out), explainer)
     config = run_config(table, explainer, options, size, sources or {})
     with Run.open(out, config, inputs=table.ids) as run:
@@ -53,6 +56,14 @@ def explain(
         for first in range(0, len(table), size):
             work.batch(range(first, min(first + size, len(table))))
     return summarise(out)
+
+
+def _check_out(data: str | Path | Table, out: Path) -> None:
+    # The pictures of the run would be data when it goes on.
+    if isinstance(data, str | Path) and Path(os.path.realpath(out)).is_relative_to(os.path.realpath(data)):
+        raise InputError(
+            expected(str(out), f"a run folder outside of {data}", "one inside", "choose another")
+        )
 
 
 def _silent(done: float, of: int) -> None:
@@ -70,8 +81,8 @@ class _Work:
         """Explain one batch and record it; a batch that is recorded in part is made again as a whole."""
         total = len(self.inputs.table)
         if all(self.inputs.table.ids[place] in self.run.done for place in places):
-            self.progress(places.stop, total)
             return
+        self.progress(places.start, total)
         began = time.perf_counter()
         entries = self.inputs.batch(places)
         records = {entry.image_id: _failed(entry) for entry in entries if isinstance(entry, Failure)}
@@ -86,19 +97,32 @@ class _Work:
         self.progress(places.stop, total)
 
     def _explain(self, rows: Sequence[Row], bits: int, places: range) -> dict[str, Record]:
-        device = device_of(self.explainer.denoiser.network)
+        device = device_of(self.explainer)
         x = torch.stack([row.x for row in rows]).to(device)
         targets = [row.target for row in rows if row.target is not None]
-        result = replace(self.explainer, bits=bits)(
-            x,
-            torch.tensor(targets) if targets else "flip",
-            ids=[row.image_id for row in rows],
-            region=_stacked(rows, device),
-            tick=lambda done, steps: self.progress(
-                places.start + len(places) * min(done / steps, 0.99), len(self.inputs.table)
-            ),
-        )
+        try:
+            result = replace(self.explainer, bits=bits)(
+                x,
+                torch.tensor(targets) if targets else "flip",
+                ids=[row.image_id for row in rows],
+                region=_stacked(rows, device),
+                tick=self._tick(places),
+            )
+        except torch.OutOfMemoryError:
+            wanted = f"fewer than {len(rows)} images at a time, for the memory of {device}"
+            remedy = "choose a smaller one and another --out"
+            raise InputError(expected("--batch-size", wanted, "out of memory", remedy)) from None
         return {row.image_id: self._save(row, x[i], result, i) for i, row in enumerate(rows)}
+
+    def _tick(self, places: range) -> Callable[[int, int], None]:
+        furthest = 0.0
+
+        def tick(done: int, steps: int) -> None:
+            nonlocal furthest  # each attempt counts its steps anew, for those images that need it
+            furthest = max(furthest, min(done / steps, 0.99))
+            self.progress(places.start + len(places) * furthest, len(self.inputs.table))
+
+        return tick
 
     def _save(self, row: Row, x: Tensor, result: Counterfactuals, i: int) -> Record:
         x_cf = result.x_cf[i]

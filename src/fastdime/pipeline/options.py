@@ -3,6 +3,7 @@
 import hashlib
 import os
 from collections.abc import Iterable, Mapping
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -70,7 +71,10 @@ def run_config(
         "settings": explainer.resolved.model_dump(mode="json"),
         "seed": explainer.seed,
         "data": {"images": len(table), "ids": _digest(table.ids), "used": _used(table, options)},
-        "denoiser": described(explainer.denoiser.network, sources.get("denoiser")),
+        "denoiser": {
+            **described(explainer.denoiser, sources.get("denoiser")),
+            "betas": _digest(explainer.denoiser.schedule.betas.tolist()),
+        },
         "classifier": described(explainer.classifier, sources.get("classifier")),
         "features": described(explainer.features, sources.get("features")) if explainer.features else None,
         "batch_size": batch_size,
@@ -94,18 +98,25 @@ def _digest(values: Iterable[object]) -> str:
     return hashlib.sha256("\n".join(map(repr, values)).encode()).hexdigest()[:16]
 
 
-def described(model: object, source: str | None) -> dict[str, str | None]:
-    """Name a model, and its weights by their hash."""
+def described(model: object, source: str | None) -> dict[str, Any]:
+    """Name a model, its weights by their hash, and how its input and output are read."""
     network = _network(model)
     name = type(network if network is not None else model).__qualname__
-    return {"source": source or name, "weights": weights_hash(network) if network is not None else None}
+    weights = weights_hash(network) if network is not None else None
+    return {"source": source or name, "weights": weights, **_plain_fields(model)}
+
+
+def _plain_fields(model: object) -> dict[str, Any]:
+    if not is_dataclass(model):
+        return {}
+    values = {field.name: getattr(model, field.name) for field in fields(model)}
+    return {name: value for name, value in values.items() if isinstance(value, str | int | float | tuple)}
 
 
 def _network(model: object) -> nn.Module | None:
-    if isinstance(model, nn.Module):
-        return model
-    inner = getattr(model, "module", None)
-    return inner if isinstance(inner, nn.Module) else None
+    """Return the network itself, or the one that a classifier or denoiser wraps."""
+    parts = (model, getattr(model, "module", None), getattr(model, "network", None))
+    return next((part for part in parts if isinstance(part, nn.Module)), None)
 
 
 def _weights(model: object) -> list[torch.Tensor]:
@@ -114,7 +125,7 @@ def _weights(model: object) -> list[torch.Tensor]:
 
 
 def _models(explainer: Explainer) -> tuple[object, ...]:
-    return explainer.denoiser.network, explainer.classifier, explainer.features
+    return explainer.denoiser, explainer.classifier, explainer.features
 
 
 def moved(explainer: Explainer, device: str) -> Explainer:

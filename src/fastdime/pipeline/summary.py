@@ -4,7 +4,10 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from fastdime.errors import InputError, expected
+from fastdime.pipeline.options import KIND
 from fastdime.runs import TIMING, Record, read_run
 
 
@@ -33,7 +36,7 @@ class Summary:
 
 def summarise(run: str | Path) -> Summary:
     """Summarise a run folder."""
-    _, records = read_run(run)
+    _, records = read_explained(run)
     good = [record for record in records if "error" not in record]
     return Summary(
         images=len(good),
@@ -45,6 +48,15 @@ def summarise(run: str | Path) -> Summary:
         denoiser_calls=_mean(good, "denoiser_calls"),
         gradient_calls=_mean(good, "gradient_calls"),
     )
+
+
+def read_explained(run: str | Path) -> tuple[dict[str, Any], list[Record]]:
+    """Read settings and records of a run of `explain`; a folder of another command is refused."""
+    config, records = read_run(run)
+    if config.get("kind") != KIND:
+        got = f"one of kind {config.get('kind')!r}"
+        raise InputError(expected(str(run), "a run folder of fastdime explain", got, "check the path"))
+    return config, records
 
 
 def _mean(records: Sequence[Record], name: str) -> float | None:
