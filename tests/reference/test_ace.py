@@ -21,19 +21,21 @@ from fastdime.diffusion.denoiser import Denoiser
 from fastdime.diffusion.sampling import ancestral
 from fastdime.noise import Key
 from support.recordings import (
-    NETWORK_ARRAYS,
+    DERIVED,
+    TOLERANCE,
     Recording,
     Replay,
     TinyClassifier,
     celeba_denoiser,
     close,
+    known,
+    logits_of,
     replay,
 )
 
 RECORDING = Recording("ace")
 VARIANTS = [name for name in RECORDING.groups() if name != "post"]
-METHOD = {"ace_l1": "ace-l1", "ace_l2": "ace-l2", "ace_l1_linsched": "ace-l1", "ace_l2_linsched": "ace-l2"}
-LEAST = 1e-6  # a gradient below this may have either sign: rounding decides
+SIGN = 1e-5  # the sign of a gradient this small, beside the largest of its image, is a matter of rounding
 
 
 def wide(image: Tensor) -> Tensor:
@@ -45,10 +47,11 @@ def narrow(image: Tensor) -> Tensor:
     return (image + 1) / 2
 
 
-def settings_of(variant: str, **changes: float) -> AceSettings:
-    l1, l2 = RECORDING.array(f"{variant}/w1_w2").tolist() if f"{variant}/w1_w2" in RECORDING else (0.0, 0.0)
+def settings_of(variant: str) -> AceSettings:
+    alone = variant == "post"  # no attack
+    l1, l2 = (0.0, 0.0) if alone else RECORDING.array(f"{variant}/w1_w2").tolist()
     settings = settings_for(
-        METHOD.get(variant, "ace-l1"),
+        "ace-l2" if variant.startswith("ace_l2") else "ace-l1",
         "celeba",
         steps=int(RECORDING.number("respaced")),
         noise_steps=int(RECORDING.number("n_steps")),
@@ -56,7 +59,7 @@ def settings_of(variant: str, **changes: float) -> AceSettings:
         attack_step=RECORDING.number("step"),
         epsilon=RECORDING.number("eps"),
         dilation=int(RECORDING.number("dilation")),
-        threshold=changes.get("threshold", RECORDING.number("thr")),
+        threshold=RECORDING.number("post/thr" if alone else "thr"),
         l1=l1,
         l2=l2,
         distance_schedule="linear" if variant.endswith("linsched") else "none",
@@ -94,13 +97,10 @@ def problem_for(settings: AceSettings, noise: Replay) -> tuple[Problem, Denoiser
     return problem, chain_for_inpainting(problem.denoiser, settings.steps, settings.noise_steps)
 
 
-def logits_of(image: Tensor) -> Tensor:
-    return TinyClassifier(RECORDING).logits(image, torch.zeros(len(image)))[:, 0]
-
-
-def test_every_variant_of_the_file_is_known() -> None:
-    assert VARIANTS
-    assert set(VARIANTS) <= set(METHOD)
+def test_every_variant_and_array_of_the_file_is_known() -> None:
+    known(VARIANTS, "ace_l[12](_linsched)?")
+    names = "x target T respaced n_steps iters step eps dilation thr logits_x joint_deterministic_logits"
+    assert not RECORDING.left_over(names)
 
 
 @torch.no_grad()
@@ -117,55 +117,71 @@ def test_variant(variant: str) -> None:
     close(narrow(edit.x_cf), RECORDING.tensor(f"{variant}/explanation"))
     assert torch.equal(~edit.mask, RECORDING.tensor(f"{variant}/keepmask"))
     close(difference_map(problem.x, before), RECORDING.tensor(f"{variant}/diffmap"))
-    close(logits_of(before), RECORDING.tensor(f"{variant}/pe_logits"))
-    close(logits_of(edit.x_cf), RECORDING.tensor(f"{variant}/ce_logits"), 1e-3)
+    close(logits_of(RECORDING, before), RECORDING.tensor(f"{variant}/pe_logits"), DERIVED)
+    close(logits_of(RECORDING, edit.x_cf), RECORDING.tensor(f"{variant}/ce_logits"), DERIVED)
     start = sch.q_sample(chain.schedule, before, settings.noise_steps - 1, draws[len(attack_order(settings))])
-    close_noisy(start, RECORDING.tensor(f"{variant}/noisy_start"))
+    close(narrow(start).clamp(0, 1), RECORDING.tensor(f"{variant}/noisy_start"))
     assert not RECORDING.unseen(f"{variant}/")
 
 
-def close_noisy(start: Tensor, recorded: Tensor) -> None:
-    """Recorded as the program shows it: on the [0, 1] scale, clamped or not."""
-    shown = narrow(start)
-    assert min((shown - recorded).abs().max(), (shown.clamp(0, 1) - recorded).abs().max()) < 1e-4
+def close_gradient(gradient: Tensor, recorded: Tensor) -> None:
+    """To the tolerance, and to a thousandth of the largest: a small gradient has a sign all the same."""
+    close(gradient, recorded, min(TOLERANCE, recorded.abs().max().item() / 1000))
 
 
 def check_attack(variant: str, settings: AceSettings, problem: Problem, chain: Denoiser) -> None:
-    """Each gradient at the recorded iterate, and the next iterate from it; the sign of almost 0 is open."""
+    """Each gradient at the recorded iterate, and the next iterate from it."""
     iterates = [wide(image) for image in RECORDING.tensor(f"{variant}/x_adv_iter")]
     iterates.append(wide(RECORDING.tensor(f"{variant}/pre_explanation")))
+    assert torch.equal(iterates[0], problem.x)
     for i in range(settings.iterations):
         toward, _ = attack_gradient(problem, chain, settings, iterates[i], problem.part("attack", i))
         distance = distance_gradient(settings, iterates[i], problem.x, i)
         # The recorded gradients are with respect to an image of half the width.
-        close(2 * toward, RECORDING.tensor(f"{variant}/grad_class")[i])
-        close(2 * distance, RECORDING.tensor(f"{variant}/grad_dist")[i])
+        close_gradient(2 * toward, RECORDING.tensor(f"{variant}/grad_class")[i])
+        close_gradient(2 * distance, RECORDING.tensor(f"{variant}/grad_dist")[i])
         moved = attack_step(settings, iterates[i], problem.x, toward + distance)
-        sure = (toward + distance).abs() > LEAST
+        sure = (toward + distance).abs() >= SIGN * toward.abs().amax((1, 2, 3), keepdim=True)
         assert sure.float().mean() > 0.9
         close(moved[sure], iterates[i + 1][sure])
 
 
 @torch.no_grad()
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_whole_attack_agrees_but_for_signs_of_zero(variant: str) -> None:
+def test_whole_attack(variant: str) -> None:
+    """Here the iterates are our own, so a pixel that comes back to its input does so to rounding only.
+
+    The distance then pulls it one way or the other; a wrong attack differs nearly everywhere.
+    """
     settings = settings_of(variant)
-    noise = replay(attack_order(settings) + inpaint_order(settings), RECORDING.tensor(f"{variant}/noise"))
+    after = inpaint_order(settings)
+    noise = replay(attack_order(settings) + after, RECORDING.tensor(f"{variant}/noise"))
     problem, chain = problem_for(settings, noise)
     image = attack(problem, chain, settings, 1.0)
-    off = (narrow(image) - RECORDING.tensor(f"{variant}/pre_explanation")).abs() > 1e-4
-    assert off.float().mean() < 0.01
+    assert noise.left == set(after)
+    apart = (narrow(image) - RECORDING.tensor(f"{variant}/pre_explanation")).abs() > TOLERANCE
+    assert apart.float().mean() < 0.05
 
 
 @torch.no_grad()
 def test_post_processing_alone() -> None:
-    settings = settings_of("post", threshold=RECORDING.number("post/thr"))
+    if "post" not in RECORDING.groups():
+        return
+    settings = settings_of("post")
     noise = replay(inpaint_order(settings), RECORDING.tensor("post/noise"))
     problem, chain = problem_for(settings, noise)
     edit = refine(problem, chain, settings, wide(RECORDING.tensor("post/pre_explanation")))
+    assert not noise.left
     close(narrow(edit.x_cf), RECORDING.tensor("post/explanation"))
     assert torch.equal(~edit.mask, RECORDING.tensor("post/keepmask"))
     assert not RECORDING.unseen("post/")
+
+
+@torch.no_grad()
+def test_prediction_and_target() -> None:
+    logits = logits_of(RECORDING, wide(RECORDING.tensor("x")))
+    close(logits, RECORDING.tensor("logits_x"), DERIVED)
+    assert torch.equal((logits <= 0).float(), RECORDING.tensor("target"))
 
 
 @torch.no_grad()
@@ -173,13 +189,7 @@ def test_classifier_after_the_filter_without_noise() -> None:
     settings = settings_of(VARIANTS[0])
     _, chain = problem_for(settings, Replay({}))
     x = wide(RECORDING.tensor("x"))
-    close(logits_of(x), RECORDING.tensor("logits_x"))
-    levels = range(settings.noise_steps - 1, -1, -1)
-    quiet = sch.q_sample(chain.schedule, x, settings.noise_steps - 1, torch.zeros_like(x))
-    close(logits_of(ancestral(chain, quiet, levels, None)), RECORDING.tensor("joint_deterministic_logits"))
-
-
-def test_no_array_is_left_over() -> None:
-    known = {"x", "target", "T", "respaced", "n_steps", "iters", "step", "eps", "dilation", "thr"}
-    known |= {"logits_x", "joint_deterministic_logits"}
-    assert {key for key in RECORDING.arrays if "/" not in key} <= known | NETWORK_ARRAYS
+    first = settings.noise_steps - 1
+    quiet = sch.q_sample(chain.schedule, x, first, torch.zeros_like(x))
+    filtered = ancestral(chain, quiet, range(first, -1, -1), None)
+    close(logits_of(RECORDING, filtered), RECORDING.tensor("joint_deterministic_logits"), DERIVED)

@@ -10,7 +10,7 @@ from fastdime.diffusion import schedule as sch
 from fastdime.diffusion.denoiser import Denoiser
 from fastdime.diffusion.losses import training_loss
 from fastdime.diffusion.sampling import sample
-from support.recordings import NETWORK_ARRAYS, Recording, TinyDenoiser, close, replay
+from support.recordings import Recording, TinyDenoiser, close, known, replay, thrown_away
 
 RECORDING = Recording("diffusion")
 TABLES = {
@@ -27,7 +27,11 @@ TABLES = {
     "posterior_mean_coef2": "posterior_from_state",
     "timestep_map": "network_times",
 }
-SCHEDULES = [name for name in RECORDING.groups() if re.fullmatch(r"T\d+_r.+", name)]
+SCHEDULE = r"T(\d+)_r(full|ddim\d+|\d+(?:,\d+)*)"
+GROUPS = RECORDING.groups()
+SCHEDULES = [name for name in GROUPS if re.fullmatch(SCHEDULE, name)]
+TRAINING = [name for name in GROUPS if name in ("train", "train_rescaled")]
+SAMPLERS = [name for name in GROUPS if name in ("ancestral", "ddim")]
 
 
 def denoiser() -> Denoiser:
@@ -35,20 +39,22 @@ def denoiser() -> Denoiser:
     return Denoiser(network, sch.linear(int(network.length)), variance="learned_range")
 
 
+def test_every_group_and_array_of_the_file_is_known() -> None:
+    known(GROUPS, f"{SCHEDULE}|train|train_rescaled|ancestral|ddim")
+    assert not RECORDING.left_over("")
+
+
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_tables(name: str) -> None:
-    length, spec = re.fullmatch(r"T(\d+)_r(.+)", name).groups()
-    full = sch.linear(int(length))
-    schedule = full if spec == "full" else sch.respace(full, spec)
-    for recorded, ours in TABLES.items():
-        np.testing.assert_allclose(
-            getattr(schedule, ours), RECORDING.array(f"{name}/{recorded}"), rtol=1e-12, atol=1e-12
-        )
-    assert not RECORDING.unseen(f"{name}/")
+    length, spec = re.fullmatch(SCHEDULE, name).groups()
+    schedule = sch.respace(sch.linear(int(length)), length if spec == "full" else spec)
+    for key in [key for key in RECORDING.arrays if key.startswith(f"{name}/")]:
+        ours = getattr(schedule, TABLES[key.removeprefix(f"{name}/")])
+        np.testing.assert_allclose(ours, RECORDING.array(key), rtol=1e-12, atol=1e-12)
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("name", [name for name in RECORDING.groups() if name.startswith("train")])
+@pytest.mark.parametrize("name", TRAINING)
 def test_training_loss(name: str) -> None:
     x, t, noise = (RECORDING.tensor(f"train/{part}") for part in ("x0", "t", "noise"))
     model = denoiser()
@@ -62,17 +68,16 @@ def test_training_loss(name: str) -> None:
     assert not RECORDING.unseen(f"{name}/")
 
 
-@pytest.mark.parametrize(("name", "sampler"), [("ancestral", "ddpm"), ("ddim", "ddim")])
-def test_sampling(name: str, sampler: str) -> None:
-    steps = int(RECORDING.number("ancestral/respaced"))
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_sampling(name: str) -> None:
     draws = RECORDING.tensor(f"{name}/noise")
-    noise = replay([("start",), *[("step", t) for t in range(steps - 1, -1, -1)]], draws)
-    image = sample(denoiser(), draws[0], noise, sampler=sampler, steps=steps)
+    levels = range(len(draws) - 2, -1, -1)  # the first draw is the start
+    noise = replay([("start",), *[("step", t) for t in levels]], draws)
+    sampler = {"ancestral": "ddpm", "ddim": "ddim"}[name]
+    image = sample(denoiser(), draws[0], noise, sampler=sampler, steps=len(levels))
     close(image, RECORDING.tensor(f"{name}/sample"), 1e-5)
+    unused = noise.left if name == "ddim" else thrown_away(noise.left)
+    assert noise.left == unused
+    if f"{name}/respaced" in RECORDING:
+        assert RECORDING.number(f"{name}/respaced") == len(levels)
     assert not RECORDING.unseen(f"{name}/")
-
-
-def test_no_array_is_left_over() -> None:
-    assert SCHEDULES
-    assert set(RECORDING.groups()) - set(SCHEDULES) <= {"train", "train_rescaled", "ancestral", "ddim"}
-    assert {key for key in RECORDING.arrays if "/" not in key} <= NETWORK_ARRAYS

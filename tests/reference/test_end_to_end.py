@@ -4,26 +4,16 @@ import pytest
 
 from fastdime.counterfactuals.methods import settings_for
 from fastdime.counterfactuals.settings import GuidedSettings
-from fastdime.noise import Key
-from support.recordings import NETWORK_ARRAYS, Recording, guided_order, nested_order
+from support.recordings import METHODS, Recording, celeba_orders, known
 from support.retries import check_retries
 
 RECORDING = Recording("end_to_end")
-METHOD = {
-    "dime": "dime",
-    "fastdime": "fastdime",
-    "fastdime_nomask": "fastdime-nomask",
-    "fastdime2": "fastdime-2",
-    "fastdime2plus": "fastdime-2+",
-    "gmd": "gmd",
-    "gmd_nomask": "gmd-nomask",
-}
 
 
 def settings_of(method: str) -> GuidedSettings:
     tau = int(RECORDING.number("tau"))
     settings = settings_for(
-        METHOD[method],
+        METHODS[method],
         "celeba",
         steps=int(RECORDING.number("respaced")),
         tau=tau,
@@ -37,28 +27,13 @@ def settings_of(method: str) -> GuidedSettings:
     return settings
 
 
-def orders(settings: GuidedSettings, attempt: int) -> list[list[Key]]:
-    if settings.gradient == "nested":
-        return [nested_order(settings.tau, attempt=attempt)]
-    masked = range(settings.mask_from + 1) if settings.mask == "difference" else range(0)
-    calls = [guided_order(settings.tau, masked, attempt=attempt)]
-    if settings.second_pass == "fixed":
-        calls.append(guided_order(settings.tau, range(settings.tau), number=2, attempt=attempt))
-    return calls
-
-
-def test_every_method_of_the_file_is_known() -> None:
-    assert RECORDING.groups()
-    assert set(RECORDING.groups()) <= set(METHOD)
+def test_every_method_and_array_of_the_file_is_known() -> None:
+    known(RECORDING.groups(), "|".join(METHODS))
+    names = "x0 label batch_size scales T respaced tau warmup dilation thr l1 lperc"
+    assert not RECORDING.left_over(names)
 
 
 @pytest.mark.parametrize("method", RECORDING.groups())
 def test_method(method: str) -> None:
-    check_retries(RECORDING, method, settings_of(method), orders)
+    check_retries(RECORDING, method, settings_of(method), celeba_orders)
     assert not RECORDING.unseen(f"{method}/")
-
-
-def test_no_array_is_left_over() -> None:
-    known = {"x0", "label", "batch_size", "scales", "T", "respaced", "tau", "warmup", "dilation"}
-    known |= {"thr", "l1", "lperc"}
-    assert {key for key in RECORDING.arrays if "/" not in key} <= known | NETWORK_ARRAYS

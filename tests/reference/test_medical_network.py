@@ -1,8 +1,5 @@
 """The medical U-Net: recorded numbers, and a second implementation for attention in the levels."""
 
-import os
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
@@ -10,9 +7,8 @@ from torch import nn
 
 from fastdime.diffusion.medical_unet import medical_layout, unet_from_medical
 from fastdime.errors import CheckpointError
+from support.recordings import DIRECTORY, TOLERANCE
 
-DATA = Path(os.environ.get("FASTDIME_REFERENCE", Path(__file__).parent / "data"))
-TOLERANCE = 1e-4
 KNOWN = {
     *("input_channels", "output_channels", "num_res_blocks", "base_channels", "base_channels_multiples"),
     *("apply_attention", "dropout_rate", "time_multiple", "total_time_steps"),
@@ -20,7 +16,7 @@ KNOWN = {
 
 
 def read():
-    with np.load(DATA / "medical_unet.npz") as file:
+    with np.load(DIRECTORY / "medical_unet.npz") as file:
         arrays = {key: torch.from_numpy(np.atleast_1d(file[key])) for key in file.files}
     weights = {key[3:]: arrays.pop(key) for key in list(arrays) if key.startswith("sd/")}
     hp = {key[3:]: arrays.pop(key).tolist() for key in list(arrays) if key.startswith("hp_")}

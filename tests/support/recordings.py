@@ -1,6 +1,7 @@
 """Recorded numbers of the published programs: files, tiny networks, and replay of their noise."""
 
 import os
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,13 +12,26 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import conv2d
 
+from fastdime.counterfactuals.problem import Problem
+from fastdime.counterfactuals.settings import GuidedSettings
 from fastdime.diffusion import schedule as sch
 from fastdime.diffusion.denoiser import Denoiser
-from fastdime.noise import Key
+from fastdime.noise import Key, Noise
 
 DIRECTORY = Path(os.environ.get("FASTDIME_REFERENCE", Path(__file__).parents[1] / "reference" / "data"))
+TOLERANCE = 1e-4  # of images
+DERIVED = 1e-3  # of logits and losses, which magnify the error of an image
 
-
+# The published names of the methods.
+METHODS = {
+    "dime": "dime",
+    "fastdime": "fastdime",
+    "fastdime_nomask": "fastdime-nomask",
+    "fastdime2": "fastdime-2",
+    "fastdime2plus": "fastdime-2+",
+    "gmd": "gmd",
+    "gmd_nomask": "gmd-nomask",
+}
 NETWORK_ARRAYS = {f"den_{name}" for name in ("conv1_w", "conv1_b", "tvec", "conv2_w", "conv2_b", "T")}
 NETWORK_ARRAYS |= {
     f"{kind}_{name}" for kind in ("clf", "tclf") for name in ("conv_w", "conv_b", "lin_w", "lin_b")
@@ -25,9 +39,17 @@ NETWORK_ARRAYS |= {
 NETWORK_ARRAYS |= {"tclf_tvec", "feat_conv_w", "feat_conv_b"}
 
 
-def close(actual: Tensor, recorded: Tensor, tolerance: float = 1e-4) -> None:
-    """Absolute, and for large numbers (logits) relative, error below the tolerance."""
-    torch.testing.assert_close(actual.double(), recorded.double(), atol=tolerance, rtol=tolerance / 10)
+def close(actual: Tensor, recorded: Tensor, tolerance: float = TOLERANCE) -> None:
+    """Absolute, and for large numbers (logits) relative, error below the tolerance; NaN equals NaN only."""
+    torch.testing.assert_close(
+        actual.double(), recorded.double(), atol=tolerance, rtol=tolerance / 10, equal_nan=True
+    )
+
+
+def known(names: list[str], pattern: str) -> None:
+    """There are names, and each is one that the tests know how to run."""
+    assert names
+    assert not [name for name in names if not re.fullmatch(pattern, name)]
 
 
 class Recording:
@@ -54,8 +76,12 @@ class Recording:
     def groups(self) -> list[str]:
         return list(dict.fromkeys(key.split("/")[0] for key in self.arrays if "/" in key))
 
-    def unseen(self, prefix: str = "") -> set[str]:
+    def unseen(self, prefix: str) -> set[str]:
         return {key for key in self.arrays if key.startswith(prefix)} - self.seen
+
+    def left_over(self, known: str) -> set[str]:
+        """Arrays outside the groups that are neither a weight nor one of the known (by name, with spaces)."""
+        return {key for key in self.arrays if "/" not in key} - NETWORK_ARRAYS - set(known.split())
 
 
 class TinyDenoiser(nn.Module):
@@ -109,6 +135,32 @@ def celeba_denoiser(recording: Recording) -> Denoiser:
     return Denoiser(TinyDenoiser(recording), sch.linear(int(recording.number("T"))), variance="learned_range")
 
 
+def celeba_problem(recording: Recording, x: Tensor, target: Tensor, noise: Noise) -> Problem:
+    """What every method of the CelebA program works on."""
+    return Problem(
+        x,
+        target,
+        celeba_denoiser(recording),
+        TinyClassifier(recording),
+        noise,
+        features=TinyFeatures(recording),
+    )
+
+
+def logits_of(recording: Recording, image: Tensor) -> Tensor:
+    return TinyClassifier(recording).logits(image, torch.zeros(len(image)))[:, 0]
+
+
+def check_inputs(recording: Recording) -> None:
+    """Prediction, target and levels, as the CelebA files hold them."""
+    logits = logits_of(recording, recording.tensor("x0"))
+    close(logits, recording.tensor("logits_x0"), DERIVED)
+    assert torch.equal((logits > 0).long(), recording.tensor("pred"))
+    assert torch.equal(1 - recording.tensor("pred"), recording.tensor("target"))
+    kept = sch.respaced_indices(int(recording.number("T")), int(recording.number("respaced")))
+    assert kept == recording.array("timestep_map").tolist()
+
+
 @dataclass(frozen=True)
 class Replay:
     """Recorded draws by key; a key that was not recorded fails the test."""
@@ -145,13 +197,13 @@ def replay(order: Iterable[Key], noise: Iterable[Tensor]) -> Replay:
     return Replay(dict(zip(order, noise, strict=True)))
 
 
-def guided_order(tau: int, masked: Iterable[int], *, number: int = 1, attempt: int = 0) -> list[Key]:
+def guided_order(tau: int, masked: range, *, number: int = 1, attempt: int = 0) -> list[Key]:
     """CelebA program: step noise at every level (also at 0), then paste noise where a mask is applied."""
     order: list[Key] = []
     place = ("attempt", attempt, "pass", number)
     for t in range(tau - 1, -1, -1):
         order.append((*place, "step", t))
-        if t in set(masked):
+        if t in masked:
             order.append((*place, "paste", t))
     return order
 
@@ -165,6 +217,17 @@ def nested_order(tau: int, *, stochastic: bool = True, attempt: int = 0) -> list
         if stochastic:
             order += [(*place, "nested", t - 1, "step", s) for s in range(t - 1, -1, -1)]
     return order
+
+
+def celeba_orders(settings: GuidedSettings, attempt: int = 0) -> list[list[Key]]:
+    """The draws of each sampler call of one attempt, without the start."""
+    if settings.gradient == "nested":
+        return [nested_order(settings.tau, stochastic=settings.nested_noise, attempt=attempt)]
+    masked = range(settings.mask_from + 1 if settings.mask == "difference" else 0)
+    calls = [guided_order(settings.tau, masked, attempt=attempt)]
+    if settings.second_pass == "fixed":
+        calls.append(guided_order(settings.tau, range(settings.tau), number=2, attempt=attempt))
+    return calls
 
 
 def thrown_away(keys: set[Key]) -> set[Key]:
