@@ -1,5 +1,6 @@
 """diffusers folders: a U-Net and a scheduler configuration, read and written."""
 
+import json
 import os
 import re
 import shutil
@@ -13,6 +14,7 @@ from torch import Tensor
 from fastdime.configs import read_json
 from fastdime.diffusion import schedule as sch
 from fastdime.diffusion.denoiser import Denoiser, Prediction, Variance, as_denoiser
+from fastdime.diffusion.patched import PatchedUNet
 from fastdime.diffusion.schedule import Schedule
 from fastdime.diffusion.sidecar import schedule_from
 from fastdime.diffusion.unet import UNet, build_unet
@@ -31,6 +33,7 @@ VARIANCES: Mapping[str, Variance] = {
 T = TypeVar("T")
 
 USUAL = {"num_train_timesteps": 1000, "beta_start": 0.0001, "beta_end": 0.02}
+EXTRA = "fastdime.json"  # what a diffusers folder has no place for
 FILES = ("diffusion_pytorch_model.safetensors", "diffusion_pytorch_model.bin")
 # Names of attention layers in folders written before 2023.
 OLDER = {"query": "to_q", "key": "to_k", "value": "to_v", "proj_attn": "to_out.0"}
@@ -45,7 +48,7 @@ def read_folder(folder: Path) -> Denoiser:
     settings = read_json(scheduler)
     unet = _read_unet(network)
     return as_denoiser(
-        unet.eval(),
+        _patched(unet, network.with_name(EXTRA)).eval(),
         _schedule(settings, scheduler),
         prediction=_choice(PREDICTIONS, settings, "prediction_type", "epsilon", scheduler),
         variance=_variance(unet, settings, scheduler),
@@ -75,6 +78,16 @@ def _read_unet(path: Path) -> UNet:
         raise CheckpointError(expected(str(path), "the configuration of a UNet2DModel", got)) from None
     load_into(unet, _today(weights), file)
     return unet
+
+
+def _patched(unet: UNet, extra: Path) -> UNet | PatchedUNet:
+    """Fold pixels into channels, if the folder says so."""
+    if not extra.is_file():
+        return unet
+    patch = read_json(extra).get("patch")
+    if not isinstance(patch, int) or patch < 1 or unet.config.in_channels % patch**2:
+        raise CheckpointError(expected(str(extra), "a patch size that fits the U-Net", patch))
+    return PatchedUNet(unet, patch)
 
 
 def _today(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -136,12 +149,15 @@ def check_free(out: Path) -> None:
 def write_folder(denoiser: Denoiser, out: Path) -> UNet:
     """Write a denoiser as a diffusers folder, which is whole or not there; return its network."""
     check_free(out)
-    unet, scheduler = _unet_of(denoiser), _scheduler(denoiser)
+    network, scheduler = _unet_of(denoiser), _scheduler(denoiser)
+    unet = network.unet if isinstance(network, PatchedUNet) else network
     partial = out.parent / f".{out.name}.{os.getpid()}"
     try:
         partial.mkdir(parents=True)
         unet.save_pretrained(partial, safe_serialization=True)
         scheduler.save_pretrained(partial)
+        if isinstance(network, PatchedUNet):
+            (partial / EXTRA).write_text(json.dumps({"patch": network.patch}) + "\n", encoding="utf8")
         if out.exists():
             out.rmdir()
         partial.rename(out)
@@ -150,10 +166,10 @@ def write_folder(denoiser: Denoiser, out: Path) -> UNet:
     return unet
 
 
-def _unet_of(denoiser: Denoiser) -> UNet:
+def _unet_of(denoiser: Denoiser) -> UNet | PatchedUNet:
     from diffusers import UNet2DModel
 
-    if not isinstance(denoiser.network, UNet2DModel):
+    if not isinstance(denoiser.network, UNet2DModel | PatchedUNet):
         got = type(denoiser.network).__name__
         raise InputError(expected("source to convert", "a checkpoint with a U-Net", got))
     return denoiser.network

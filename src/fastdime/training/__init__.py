@@ -1,0 +1,1 @@
+"""Training: one loop for denoisers, guides and task models."""

@@ -1,0 +1,83 @@
+"""Changes of training images that do not change their label."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.functional import avg_pool2d
+
+MOST_RECTANGLES = 3
+
+
+@dataclass(frozen=True)
+class Augment:
+    """How much of what; everything is drawn from the generator of the update.
+
+    Attributes:
+        shift: largest shift in pixels; the border is repeated.
+        flip: mirror left and right.
+        erase: share of images in which rectangles are covered, by images of class 0 or by one grey: a guide
+            that has learned to do with any part of the shortcut looks at all of it.
+        noise: largest spread of Gaussian noise that is added.
+        blur: share of images that are smoothed.
+    """
+
+    shift: int = 0
+    flip: bool = False
+    erase: float = 0.0
+    noise: float = 0.0
+    blur: float = 0.0
+
+    def __call__(self, x: Tensor, labels: Tensor, random: torch.Generator) -> Tensor:
+        """Change a batch."""
+        if self.shift:
+            x = shifted(x, self.shift, random)
+        if self.flip:
+            x = torch.where(_chosen(x, 0.5, random), x.flip(3), x)
+        if self.erase:
+            x = erased(x, labels, self.erase, random)
+        if self.blur:
+            x = torch.where(_chosen(x, self.blur, random), avg_pool2d(x, 3, 1, 1, count_include_pad=False), x)
+        if self.noise:
+            spread = self.noise * torch.rand((len(x), 1, 1, 1), generator=random)
+            x = x + spread * torch.randn(x.shape, generator=random)
+        return x
+
+
+def shifted(x: Tensor, most: int, random: torch.Generator) -> Tensor:
+    """Shift each image by up to `most` pixels each way, repeating its border."""
+    height, width = x.shape[2:]
+    move = torch.randint(-most, most + 1, (2, len(x), 1), generator=random)
+    rows = (torch.arange(height) + move[0]).clamp(0, height - 1)
+    columns = (torch.arange(width) + move[1]).clamp(0, width - 1)
+    return x[torch.arange(len(x))[:, None, None], :, rows[:, :, None], columns[:, None, :]].permute(
+        0, 3, 1, 2
+    )
+
+
+def erased(x: Tensor, labels: Tensor, share: float, random: torch.Generator) -> Tensor:
+    """Cover one to three rectangles of some images with parts of images of class 0, or with a constant."""
+    clean = (labels == 0).nonzero()[:, 0]
+    donors = x[clean[torch.randint(len(clean), (len(x),), generator=random)]] if len(clean) else x
+    grey = torch.rand((len(x), 1, 1, 1), generator=random) * 2 - 1
+    cover = torch.where(_chosen(x, 0.3, random) | (len(clean) == 0), grey.expand_as(x), donors)
+    covered = torch.zeros_like(x[:, :1], dtype=torch.bool)
+    count = torch.randint(1, MOST_RECTANGLES + 1, (len(x),), generator=random)
+    for number in range(MOST_RECTANGLES):
+        covered |= rectangles(x, random) & (count > number).view(-1, 1, 1, 1)
+    return torch.where(covered & _chosen(x, share, random), cover, x)
+
+
+def rectangles(x: Tensor, random: torch.Generator) -> Tensor:
+    """One random rectangle for each image, of a tenth to half of each side."""
+    masks = []
+    for side in x.shape[2:]:
+        length = (side * (0.1 + 0.4 * torch.rand((len(x), 1), generator=random))).long().clamp(min=1)
+        first = (torch.rand((len(x), 1), generator=random) * (side - length + 1)).long()
+        place = torch.arange(side)
+        masks.append((place >= first) & (place < first + length))
+    return (masks[0][:, :, None] & masks[1][:, None, :])[:, None]
+
+
+def _chosen(x: Tensor, share: float, random: torch.Generator) -> Tensor:
+    return (torch.rand(len(x), generator=random) < share).view(-1, 1, 1, 1)

@@ -1,0 +1,91 @@
+"""Training a classifier on the toy world, and what may be done to its images."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from fastdime import toy
+from fastdime.classifiers.spec import ClassifierSpec
+from fastdime.errors import DataError
+from fastdime.pixels import to_integers
+from fastdime.training.augment import Augment, erased, rectangles, shifted
+from fastdime.training.classifying import Classifying
+from fastdime.training.loop import Trainer
+from fastdime.training.order import generator
+from fastdime.training.pictures import Pictures, split
+from fastdime.training.settings import TrainSettings
+
+SPEC = ClassifierSpec(architecture="small-cnn", arguments={"channels": 1, "width": 8})
+ALL = Augment(shift=2, flip=True, erase=0.75, noise=0.2, blur=0.2)
+
+
+def pictures(n: int = 160) -> Pictures:
+    drawn = toy.pictures(n)
+    return Pictures(to_integers(drawn.x).to(torch.uint8), 8, drawn.ring.float())
+
+
+def test_it_learns_to_see_rings(tmp_path: Path) -> None:
+    task = Classifying(*split(pictures(), 0.25, 0), SPEC, Augment(shift=1), smoothing=0.01)
+    settings = TrainSettings(
+        steps=80, batch_size=16, validate_every=20, learning_rate=1e-2, warmup=5, ema=0.9, seed=1
+    )
+    Trainer(task, settings, tmp_path).run()
+    best = Trainer(task, settings, tmp_path)
+    network = task.build()
+    network.load_state_dict(best.best)
+    with torch.no_grad():
+        scores = task.validate(network.eval())
+    assert scores["auroc"] > 0.95
+    assert scores["loss"] == pytest.approx(best.state.best)
+
+
+@pytest.mark.parametrize("labels", [[0.0, 0.0], [0.0, float("nan")], [0.0, 2.0]])
+def test_other_labels_are_refused(labels: list[float]) -> None:
+    odd = Pictures(torch.zeros(2, 1, 16, 16, dtype=torch.uint8), 8, torch.tensor(labels))
+    with pytest.raises(DataError, match="labels of the training images: expected both 0 and 1"):
+        Classifying(odd, odd, SPEC)
+
+
+def test_a_rare_class_counts_as_much() -> None:
+    many = pictures()
+    kept = torch.cat([(many.labels == 0).nonzero()[:, 0], (many.labels == 1).nonzero()[:8, 0]])
+    few = many.only(kept)
+    weights = Classifying(few, many, SPEC)._weight(few.labels)
+    assert weights[few.labels == 1].sum() == pytest.approx(weights[few.labels == 0].sum().item())
+
+
+def test_a_shift_moves_and_repeats_the_border() -> None:
+    x = torch.arange(25.0).view(1, 1, 5, 5).repeat(400, 1, 1, 1)
+    moved = shifted(x, 2, generator(0))
+    assert moved.shape == x.shape
+    seen = set(moved[:, 0, 2, 2].tolist())
+    assert seen == {float(5 * row + column) for row in range(5) for column in range(5)}
+
+
+def test_rectangles_have_the_right_size() -> None:
+    masks = rectangles(torch.zeros(200, 1, 20, 30), generator(1))
+    for axis, side in ((2, 20), (3, 30)):
+        lengths = masks.any(5 - axis).sum(axis - 1 if axis == 3 else 2).flatten()
+        assert lengths.min() >= 0.1 * side - 1
+        assert lengths.max() <= 0.5 * side
+    assert (masks.sum((1, 2, 3)) == masks.any(3).sum((1, 2)) * masks.any(2).sum((1, 2))).all()
+
+
+def test_covers_come_from_images_without_the_class() -> None:
+    labels = torch.arange(40) % 2
+    x = labels.view(-1, 1, 1, 1).float().expand(-1, 1, 16, 16) * 0.9
+    changed = erased(x, labels.float(), 1.0, generator(2))
+    of_class_0 = changed[labels == 0]
+    donated = (of_class_0 == 0).flatten(1).all(1)
+    assert donated.float().mean() > 0.4
+    assert ((changed != x).flatten(1).any(1)[labels == 1]).all()
+
+
+def test_the_same_generator_gives_the_same_images() -> None:
+    some = pictures(20)
+    x = some.x(torch.arange(20))
+    one, two = (ALL(x, some.labels, generator(5, 1)) for _ in range(2))
+    assert torch.equal(one, two)
+    assert not torch.equal(one, ALL(x, some.labels, generator(5, 2)))
+    assert torch.equal(Augment()(x, some.labels, generator(0)), x)
