@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from fastdime.classifiers.wrapper import ImageClassifier
 from fastdime.counterfactuals.explainer import Explainer
 from fastdime.counterfactuals.ladder import climb
 from fastdime.counterfactuals.methods import METHODS, PRESETS, cost, run
@@ -291,3 +292,20 @@ def test_bad_input_is_one_clear_line(method: str, name: str) -> None:
     with pytest.raises(InputError, match=words) as caught:
         explainer(method)(spoil(tiny.images()), **options)
     assert "\n" not in str(caught.value)
+
+
+@every_method
+def test_one_image_that_diverges_does_not_spoil_the_others(method: str) -> None:
+    """The classifier of image 1 has no bounds; its neighbours come out as without it."""
+
+    class Steep(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            calm = 20 * x.tanh().mean((1, 2, 3))
+            return torch.where(x[:, 0, 0, 0] > 0.99, 1e30 * x.mean((1, 2, 3)), calm)[:, None]
+
+    x = tiny.images().clamp(-0.9, 0.9)
+    x[1, 0] = 1.0
+    alone = Explainer(tiny.denoiser(), ImageClassifier(Steep()), tiny.small(method))
+    together = alone(x, ids=IDS)
+    assert together.x_cf.isfinite().all()
+    same(alone(x[[0, 2]], ids=["a", "c"]), together, [0, 2])

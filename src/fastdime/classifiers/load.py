@@ -3,6 +3,7 @@
 A folder holds `classifier.json` (a `ClassifierSpec`) and `model.safetensors`.
 """
 
+import os
 import warnings
 import zipfile
 from collections.abc import Callable
@@ -50,9 +51,9 @@ def load_classifier(source: object, **settings: Any) -> ImageClassifier:
     if not isinstance(source, str | Path):
         return _wrapped(source, given)
     path = Path(source)
-    if path.is_dir():
+    if os.path.isdir(path):
         return _from_folder(path, given)
-    if path.is_file():
+    if os.path.isfile(path):
         return _from_file(path, given)
     if names_function(source):
         return _wrapped(_made_by(str(source)), given)

@@ -27,10 +27,15 @@ from fastdime.errors import InputError, expected
 from fastdime.noise import Noise
 from fastdime.pixels import to_grid
 
+LARGEST = 1e4  # a state further out has diverged
+
 
 @dataclass(frozen=True)
 class Edit:
-    """An attempt at a counterfactual, before clipping and rounding, and where it could change."""
+    """An attempt at a counterfactual, before clipping and rounding, and where it could change.
+
+    An image that diverged is NaN.
+    """
 
     x_cf: Float[Tensor, "b c h w"]
     mask: Bool[Tensor, "b 1 h w"]
@@ -77,11 +82,12 @@ def mask_rule(settings: GuidedSettings) -> MaskRule:
 
 @dataclass(frozen=True)
 class _State:
-    """What one step hands to the next."""
+    """What one step hands to the next; `lost` images have diverged and only keep their place in the batch."""
 
     x_t: Tensor
     clean: Tensor
     masks: Masks | None
+    lost: Bool[Tensor, "b 1 1 1"]
 
 
 @dataclass(frozen=True)
@@ -99,7 +105,7 @@ class GuidedChain:
         """Run all levels from a given start noise."""
         first = self.settings.tau - 1 + self.settings.start_above
         x_t = sch.q_sample(self.chain.schedule, self.problem.x, first, start)
-        state = _State(x_t, self.problem.x, None)
+        state = _State(x_t, self.problem.x, None, torch.zeros_like(x_t[:, :1, :1, :1], dtype=torch.bool))
         for index, t in enumerate(range(self.settings.tau - 1, self.settings.last_level - 1, -1)):
             state = self._advance(state, t, index, rule)
         return self._finish(state)
@@ -117,10 +123,12 @@ class GuidedChain:
         estimate = self._source.estimate(step)
         gradients = self._gradients(step, estimate)
         if self._frozen(gradients):
-            after = _State(state.x_t, estimate.kept, state.masks)
+            after = replace(state, clean=estimate.kept)
         else:
             masks = self._allowed(rule(step, estimate, gradients.class_part if gradients else None))
-            after = self._paste(_State(self._move(step, gradients), estimate.kept.detach(), masks), t)
+            moved, lost = self._recovered(self._move(step, gradients))
+            kept = estimate.kept.detach()
+            after = self._paste(_State(moved, kept, masks, state.lost | lost), t)
         self._tell(step, estimate, gradients, after)
         return after
 
@@ -167,6 +175,11 @@ class GuidedChain:
         noise = self.noise if self.settings.add_noise else None
         return step_down(posterior, step.t, noise, quiet=self.settings.quiet_level).detach()
 
+    def _recovered(self, x_t: Tensor) -> tuple[Tensor, Tensor]:
+        """Put the input where an image has diverged, so that the others of its batch can go on."""
+        lost = ~(x_t.abs().amax((1, 2, 3), keepdim=True) < LARGEST)  # also true for NaN
+        return torch.where(lost, self.problem.x, x_t), lost
+
     def _step_size(self, step: Step) -> Tensor:
         if self.settings.step_size == "variance":
             return step.posterior.variance
@@ -190,10 +203,11 @@ class GuidedChain:
             around = sch.q_sample(self.chain.schedule, around, level, noise)
         x_t = torch.where(state.masks.state, state.x_t, around)
         clean = torch.where(state.masks.clean, state.clean, self.problem.x)
-        return _State(x_t, clean, state.masks)
+        return replace(state, x_t=x_t, clean=clean)
 
     def _finish(self, state: _State) -> Edit:
         result = state.x_t if self.settings.returns == "state" else state.clean
+        result = torch.where(state.lost, float("nan"), result)
         if state.masks is None:
             return Edit(result, self.problem.allowed())
         if self.settings.paste_original or self.problem.region is not None:

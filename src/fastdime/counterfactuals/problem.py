@@ -70,7 +70,9 @@ def left_as_found(*models: object) -> Iterator[None]:
     flags = [(weight, weight.requires_grad) for network in modules for weight in network.parameters()]
     try:
         for network in modules:
-            network.eval().requires_grad_(False)
+            network.eval()
+        for weight, _ in flags:  # one by one: TorchScript has no requires_grad_ of its own
+            weight.requires_grad_(False)
         yield
     finally:
         for module, training in modes:

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, FiniteFloat
 
 
 def _odd(value: int) -> int:
@@ -27,7 +27,9 @@ class Settings(BaseModel):
     respacing: Literal["subset", "rebuilt"] = Field(
         "subset", description="keep some levels, or build a new linear chain"
     )
-    scales: tuple[float, ...] = Field((8.0, 10.0, 15.0), min_length=1, description="strengths, tried in turn")
+    scales: tuple[FiniteFloat, ...] = Field(
+        (8.0, 10.0, 15.0), min_length=1, description="strengths, tried in turn"
+    )
     class_loss: Literal["logit", "log-probability", "probability"] = Field(
         "logit", description="what is raised: log-odds or log-probability"
     )
@@ -122,7 +124,7 @@ class AceSettings(Settings):
     """Settings of ACE: an attack through the denoiser, then inpainting. Distances are on the [0, 1] scale."""
 
     steps: Annotated[int, Field(ge=1)] | None = Field(50, description="length of the re-spaced chain")
-    scales: tuple[float, ...] = Field(
+    scales: tuple[FiniteFloat, ...] = Field(
         (1.0,), min_length=1, description="factors of the class gradient, in turn"
     )
     class_loss: Literal["logit", "log-probability", "probability"] = "log-probability"

@@ -1,5 +1,6 @@
 """Open a diffusion model from any of the usual sources, and convert it to a diffusers folder."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,11 +34,11 @@ def load_denoiser(source: str | Path | Network | Denoiser, *, architecture: str 
         InputError: the source or the architecture is none of the known ones.
     """
     path = Path(source) if isinstance(source, str | Path) else None
-    if path is not None and path.is_file():
+    if path is not None and os.path.isfile(path):
         return _from_file(path, architecture)
     if architecture is not None:
         raise InputError(expected("architecture", "a checkpoint file to go with", repr(source)))
-    if path is not None and path.is_dir():
+    if path is not None and os.path.isdir(path):
         return read_folder(path)
     if isinstance(source, Denoiser):
         return source
