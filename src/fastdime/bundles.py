@@ -13,13 +13,14 @@ from pydantic import BaseModel, ConfigDict, Field
 from torch import nn
 
 from fastdime.classifiers.load import load_classifier, save_classifier
-from fastdime.classifiers.spec import ClassifierSpec, new_folder
+from fastdime.classifiers.spec import ClassifierSpec
 from fastdime.classifiers.wrapper import ImageClassifier
 from fastdime.configs import checked, read_json
 from fastdime.diffusion.checkpoints import load_denoiser
 from fastdime.diffusion.denoiser import Denoiser
 from fastdime.diffusion.folders import write_folder
 from fastdime.errors import CheckpointError, FastdimeError, InputError, expected
+from fastdime.files import new_folder
 
 FORMAT: Final = 1
 INFO_FILE, DENOISER, CLASSIFIER = "bundle.json", "denoiser", "classifier"

@@ -21,6 +21,7 @@ from typing import Any, Self
 from urllib.parse import quote
 
 from fastdime.errors import DataError, InputError, expected
+from fastdime.files import not_writable, write_atomically
 
 CONFIG, RECORDS, TIMING, IMAGES, LOCK = "config.json", "records.jsonl", "timing.jsonl", "images", ".lock"
 LONGEST_STEM = 180  # file systems allow 255 bytes; this leaves room for the suffix
@@ -142,34 +143,12 @@ def file_stem(image_id: str) -> str:
     return f"{stem[: LONGEST_STEM - len(mark) - 1]}+{mark}"
 
 
-def write_atomically(path: Path, data: bytes) -> None:
-    """Write a file so that it is there completely or not at all."""
-    mark = hashlib.blake2b(path.name.encode(errors="surrogatepass"), digest_size=8).hexdigest()
-    temporary = path.parent / f".{os.getpid()}-{mark}.tmp"
-    try:
-        with temporary.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise _not_writable(path, error) from error
-
-
-def _not_writable(path: Path, error: OSError) -> InputError:
-    # Not a DataError: a full disk says nothing about the image, so it must not become its final record.
-    return InputError(
-        expected(str(path), "a place that can be written", error.strerror, "choose another --out")
-    )
-
-
 def _make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         names = {entry.name for entry in folder.iterdir()}
     except OSError as error:
-        raise _not_writable(folder, error) from error
+        raise not_writable(folder, error) from error
     foreign = sorted(name for name in names if name not in (CONFIG, LOCK) and not name.endswith(".tmp"))
     if foreign and not {CONFIG, RECORDS} <= names:  # other programs have a config.json too
         got = f"one with {foreign[0]!r} in it"
@@ -182,7 +161,7 @@ def _take_lock(folder: Path) -> int:
     try:
         lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o666)
     except OSError as error:
-        raise _not_writable(folder / LOCK, error) from error
+        raise not_writable(folder / LOCK, error) from error
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
@@ -192,7 +171,7 @@ def _take_lock(folder: Path) -> int:
         raise InputError(expected(str(folder), "a run folder not in use", got, remedy)) from error
     except OSError as error:
         os.close(lock)
-        raise _not_writable(folder / LOCK, error) from error
+        raise not_writable(folder / LOCK, error) from error
     return lock
 
 
@@ -319,7 +298,7 @@ def _append_lines(path: Path, entries: Sequence[Mapping[str, Any]]) -> None:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             os.fsync(file.fileno())
     except OSError as error:
-        raise _not_writable(path, error) from error
+        raise not_writable(path, error) from error
 
 
 def _dump(value: Mapping[str, Any]) -> str:

@@ -357,7 +357,7 @@ def test_saving_does_not_overwrite(tmp_path: Path, small: nn.Module) -> None:
     with pytest.raises(InputError, match="expected a new or empty folder"):
         save_classifier(tmp_path / "a", resnet18(), spec)
     assert (tmp_path / "a" / "model.safetensors").read_bytes() == before
-    with pytest.raises(InputError, match="expected a place that can be written to, got"):
+    with pytest.raises(InputError, match="expected a place that can be written, got"):
         save_classifier(tmp_path / "a" / "model.safetensors" / "b", small, spec)
 
 

@@ -19,11 +19,11 @@ from fastdime.classifiers.spec import (
     ClassifierSpec,
     architecture,
     build_network,
-    new_folder,
 )
 from fastdime.classifiers.wrapper import ImageClassifier
 from fastdime.configs import called, checked, read_json
 from fastdime.errors import CheckpointError, InputError, expected, unknown
+from fastdime.files import new_folder
 from fastdime.functions import made_by, names_function
 from fastdime.weights import load_into, read_weights, save_weights
 

@@ -1,9 +1,5 @@
 """What is written about a classifier, and how it is read."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, JsonValue
@@ -12,7 +8,7 @@ from torch import nn
 from fastdime.classifiers.networks import ARCHITECTURES, Architecture
 from fastdime.classifiers.wrapper import ImageClassifier, Kind, Output
 from fastdime.configs import called
-from fastdime.errors import InputError, expected, unknown
+from fastdime.errors import InputError, unknown
 
 
 class ClassifierSpec(BaseModel):
@@ -66,22 +62,3 @@ def architecture(name: str) -> Architecture:
     if name not in ARCHITECTURES:
         raise InputError(unknown("architecture of the classifier", name, ARCHITECTURES))
     return ARCHITECTURES[name]
-
-
-@contextmanager
-def new_folder(path: Path) -> Iterator[Path]:
-    """Give a folder to fill; it takes its place only when everything was written."""
-    if path.is_file() or (path.is_dir() and any(path.iterdir())):
-        raise InputError(
-            expected(str(path), "a new or empty folder", "one with files", "choose another name")
-        )
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = TemporaryDirectory(prefix=f".{path.name}-", dir=path.parent)
-    except OSError as error:
-        raise InputError(expected(str(path), "a place that can be written to", error.strerror)) from None
-    with temporary as name:
-        folder = Path(name) / path.name
-        folder.mkdir()
-        yield folder
-        folder.replace(path)

@@ -19,8 +19,8 @@ from PIL import Image, ImageOps, TiffImagePlugin, UnidentifiedImageError
 from torch import Tensor
 
 from fastdime.errors import DataError, FastdimeError, InputError, expected
+from fastdime.files import write_atomically
 from fastdime.pixels import from_integers, to_integers
-from fastdime.runs import write_atomically
 
 FORMATS = ("PNG", "JPEG", "TIFF", "BMP")
 KINDS = "a PNG, JPEG, TIFF, BMP, DICOM or .npy image"

@@ -8,13 +8,14 @@ from pathlib import Path
 from torch import Tensor, nn
 
 from fastdime.diffusion.denoiser import Denoiser, Network, Variance, as_denoiser
-from fastdime.diffusion.folders import check_free, read_folder, variance_of, write_folder
+from fastdime.diffusion.folders import read_folder, variance_of, write_folder
 from fastdime.diffusion.guided_unet import guided_layout, unet_from_guided
 from fastdime.diffusion.medical_unet import TIME_TABLE, unet_from_medical
 from fastdime.diffusion.monai_unet import EPS, unet_from_monai
 from fastdime.diffusion.sidecar import Architecture, Sidecar, architecture_named, merged, read_sidecar
 from fastdime.diffusion.unet import UNet
 from fastdime.errors import CheckpointError, InputError, expected
+from fastdime.files import check_free
 from fastdime.functions import made_by, names_function
 from fastdime.weights import read_weights
 

@@ -1,9 +1,7 @@
 """diffusers folders: a U-Net and a scheduler configuration, read and written."""
 
 import json
-import os
 import re
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,6 +17,7 @@ from fastdime.diffusion.schedule import Schedule
 from fastdime.diffusion.sidecar import schedule_from
 from fastdime.diffusion.unet import UNet, build_unet
 from fastdime.errors import CheckpointError, InputError, expected, unknown
+from fastdime.files import new_folder
 from fastdime.weights import load_into, read_weights
 
 KINDS = {"linear": "linear", "scaled_linear": "scaled_linear", "squaredcos_cap_v2": "cosine"}
@@ -140,29 +139,15 @@ def variance_of(unet: UNet, told: Variance | None, usual: Variance, path: Path) 
     return variance
 
 
-def check_free(out: Path) -> None:
-    """Refuse a place where something is already."""
-    if out.exists() and not (out.is_dir() and not any(out.iterdir())):
-        raise InputError(expected(str(out), "a new or empty folder", "one that is in use", "name another"))
-
-
 def write_folder(denoiser: Denoiser, out: Path) -> UNet:
     """Write a denoiser as a diffusers folder, which is whole or not there; return its network."""
-    check_free(out)
     network, scheduler = _unet_of(denoiser), _scheduler(denoiser)
     unet = network.unet if isinstance(network, PatchedUNet) else network
-    partial = out.parent / f".{out.name}.{os.getpid()}"
-    try:
-        partial.mkdir(parents=True)
-        unet.save_pretrained(partial, safe_serialization=True)
-        scheduler.save_pretrained(partial)
+    with new_folder(out) as folder:
+        unet.save_pretrained(folder, safe_serialization=True)
+        scheduler.save_pretrained(folder)
         if isinstance(network, PatchedUNet):
-            (partial / EXTRA).write_text(json.dumps({"patch": network.patch}) + "\n", encoding="utf8")
-        if out.exists():
-            out.rmdir()
-        partial.rename(out)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
+            (folder / EXTRA).write_text(json.dumps({"patch": network.patch}) + "\n", encoding="utf8")
     return unet
 
 

@@ -10,8 +10,9 @@ from PIL import Image, ImageDraw
 
 from fastdime.data import io
 from fastdime.errors import DataError, InputError, expected
+from fastdime.files import write_atomically
 from fastdime.pipeline.summary import read_explained
-from fastdime.runs import Record, image_path, mask_path, write_atomically
+from fastdime.runs import Record, image_path, mask_path
 
 SMALL, LARGE = 128, 256  # pixels of a picture: smaller ones are enlarged, larger ones made smaller
 GAP, CAPTION = 6, 28
