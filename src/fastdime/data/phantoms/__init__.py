@@ -1,0 +1,1 @@
+"""Synthetic images whose counterfactual is known exactly."""
