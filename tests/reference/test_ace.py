@@ -11,11 +11,11 @@ from fastdime.counterfactuals.ace import (
     distance_gradient,
     refine,
 )
-from fastdime.counterfactuals.loop import chain_for_inpainting
+from fastdime.counterfactuals.loop import Edit, chain_for_inpainting, repaint
 from fastdime.counterfactuals.masks import difference_map
 from fastdime.counterfactuals.methods import settings_for
 from fastdime.counterfactuals.problem import Problem
-from fastdime.counterfactuals.settings import AceSettings
+from fastdime.counterfactuals.settings import AceSettings, GuidedSettings
 from fastdime.diffusion import schedule as sch
 from fastdime.diffusion.denoiser import Denoiser
 from fastdime.diffusion.sampling import ancestral
@@ -163,18 +163,55 @@ def test_whole_attack(variant: str) -> None:
     assert apart.float().mean() < 0.05
 
 
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_distance_schedules(variant: str) -> None:
+    """The step schedule is not recorded: nothing up to the middle of the attack, all of it after."""
+    settings = settings_of(variant)
+    plain = settings.model_copy(update={"distance_schedule": "none"})
+    late = settings.model_copy(update={"distance_schedule": "step"})
+    x, image = RECORDING.tensor("x"), RECORDING.tensor(f"{variant}/pre_explanation")
+    full = distance_gradient(plain, image, x, 0)
+    for i in range(settings.iterations):
+        share = 0.0 if i <= settings.iterations // 2 else 1.0
+        assert torch.equal(distance_gradient(late, image, x, i), share * full)
+        assert torch.equal(distance_gradient(plain, image, x, i), full)
+
+
 @torch.no_grad()
 def test_post_processing_alone() -> None:
+    """Also as what follows FastDiME without mask: the published ablation runs this same loop."""
     if "post" not in RECORDING.groups():
         return
     settings = settings_of("post")
-    noise = replay(inpaint_order(settings), RECORDING.tensor("post/noise"))
-    problem, chain = problem_for(settings, noise)
-    edit = refine(problem, chain, settings, wide(RECORDING.tensor("post/pre_explanation")))
-    assert not noise.left
-    close(narrow(edit.x_cf), RECORDING.tensor("post/explanation"))
-    assert torch.equal(~edit.mask, RECORDING.tensor("post/keepmask"))
+    before = wide(RECORDING.tensor("post/pre_explanation"))
+    for after in (after_ace, after_fastdime):
+        noise = replay(inpaint_order(settings), RECORDING.tensor("post/noise"))
+        edit = after(settings, noise, before)
+        assert not noise.left
+        close(narrow(edit.x_cf).clamp(0, 1), RECORDING.tensor("post/explanation"))
+        assert torch.equal(~edit.mask, RECORDING.tensor("post/keepmask"))
     assert not RECORDING.unseen("post/")
+
+
+def after_ace(settings: AceSettings, noise: Replay, before: Tensor) -> Edit:
+    problem, chain = problem_for(settings, noise)
+    edit = refine(problem, chain, settings, before)
+    assert edit.x_cf.abs().max() <= 1
+    return edit
+
+
+def after_fastdime(settings: AceSettings, noise: Replay, before: Tensor) -> Edit:
+    same = settings_for(
+        "fastdime-repaint",
+        "celeba",
+        inpaint_chain=settings.steps,
+        inpaint_steps=settings.noise_steps,
+        inpaint_dilation=settings.dilation,
+        threshold=settings.threshold,
+    )
+    assert isinstance(same, GuidedSettings)
+    problem, _ = problem_for(settings, noise)
+    return repaint(problem, same, Edit(before, problem.allowed()))
 
 
 @torch.no_grad()

@@ -189,6 +189,11 @@ def test_mask_function() -> None:
     close(dilate(difference_map(x, image), dilation), RECORDING.tensor("mask/dilated"))
     assert torch.equal(~difference_mask(x, image, dilation, threshold), RECORDING.tensor("mask/keep"))
     assert not RECORDING.unseen("mask/")
+    # At the threshold itself a pixel may change: only what lies below is restored.
+    values = dilate(difference_map(x, image), dilation)
+    some = values.median().item()
+    assert torch.equal(difference_mask(x, image, dilation, some), ~(values < some))
+    assert (values == some).any()
 
 
 @torch.no_grad()
