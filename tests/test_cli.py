@@ -205,10 +205,9 @@ def test_show_what_is_no_run(tmp_path: Path) -> None:
         "other": "other: expected a run folder of fastdime explain, got one of kind 'train'",
     }.items():
         assert message in complaint(fastdime_command("show", tmp_path / name, "--out", out))
-    for place in (tmp_path / "data", run / "config.json" / "x.png"):
-        assert "expected a place that can be written" in complaint(
-            fastdime_command("show", run, "--out", place)
-        )
+    assert "a name that ends in .png" in complaint(fastdime_command("show", run, "--out", tmp_path / "x.txt"))
+    place = run / "config.json" / "x.png"
+    assert "a place that can be written" in complaint(fastdime_command("show", run, "--out", place))
     (tmp_path / "data" / "0001.png").unlink()
     assert "0001.png: expected an image file, got no such file" in complaint(
         fastdime_command("show", run, "--out", out)

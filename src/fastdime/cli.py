@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, get_args
 
 import typer
 
-from fastdime import __version__
+from fastdime import __version__, cli_data
 from fastdime.errors import FastdimeError, InputError, expected
 from fastdime.terminal import interrupt_later, progress_of
 
@@ -25,6 +25,7 @@ app = typer.Typer(
 )
 bench = typer.Typer(help="Measure what the library itself costs.")
 app.add_typer(bench, name="bench")
+app.add_typer(cli_data.app, name="data")
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Architecture = Annotated[

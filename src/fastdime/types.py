@@ -61,6 +61,7 @@ class Counterfactuals:
         valid: whether the classifier puts x_cf into the target class.
         scale: the guidance strength of the attempt that was kept.
         denoiser_calls, gradient_calls: what each image cost.
+        diverged: every attempt ran away; x_cf is the input. Lower the strength or the distance weights.
         trajectory: the recorded steps of the attempt that was kept last, if asked for.
     """
 
@@ -74,4 +75,5 @@ class Counterfactuals:
     scale: Float[Tensor, " b"]
     denoiser_calls: Int[Tensor, " b"]
     gradient_calls: Int[Tensor, " b"]
+    diverged: Bool[Tensor, " b"]
     trajectory: tuple[Moment, ...] = field(default=())

@@ -103,7 +103,7 @@ def test_regions_hold_for_the_published_presets(method: str, preset: str) -> Non
     x = tiny.images()
     region = torch.zeros(3, 1, 16, 16, dtype=torch.bool)
     region[:, :, :8] = True
-    settings = tiny.small(method, preset, rounding="nearest")
+    settings = tiny.small(method, preset)
     make = Explainer(tiny.denoiser(), tiny.classifier(), settings, features=lambda image: image)
     result = make(x, region=region)
     assert result.x_cf.isfinite().all()
@@ -269,7 +269,8 @@ def test_depth(method: str, bits: int) -> None:
 
 BAD = {
     "three dimensions": (lambda x: x[0], {}, "shape"),
-    "integers": (lambda x: (x * 100).to(torch.uint8), {}, "floats"),
+    "integers": (lambda x: (x * 100).to(torch.uint8), {}, "float32"),
+    "doubles": (lambda x: x.double(), {}, "float32"),
     "no image": (lambda x: x[:0], {}, "at least one image"),
     "two channels": (lambda x: x.expand(-1, 2, -1, -1), {}, "channels"),
     "range 0..255": (lambda x: (x + 1) * 127.5, {}, r"\[-1, 1\]"),
@@ -279,6 +280,9 @@ BAD = {
     "unknown target": (lambda x: x, {"target": "flop"}, "did you mean 'flip'"),
     "class out of range": (lambda x: x, {"target": 2}, "classes 0 to 1"),
     "one target too few": (lambda x: x, {"target": torch.zeros(2, dtype=torch.int64)}, "one class"),
+    "a class with a fraction": (lambda x: x, {"target": torch.full((3,), 0.5)}, "whole numbers"),
+    "labels too short": (lambda x: x, {"target": "flip-label", "labels": torch.zeros(2).long()}, "one class"),
+    "a step that is not there": (lambda x: x, {"record": [100]}, "record: expected a list of steps"),
     "no labels": (lambda x: x, {"target": "flip-label"}, "a label for each"),
     "region of another size": (lambda x: x, {"region": torch.ones(3, 1, 4, 4, dtype=torch.bool)}, "region"),
     "region of numbers": (lambda x: x, {"region": torch.ones(3, 1, 16, 16)}, "region"),

@@ -1,6 +1,6 @@
 """The guided loop on the linear-Gaussian world, where its steps can be worked out by hand."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
@@ -11,7 +11,7 @@ from fastdime.counterfactuals.problem import Problem
 from fastdime.counterfactuals.settings import GuidedSettings
 from fastdime.counterfactuals.step import Event
 from fastdime.diffusion import schedule as sch
-from fastdime.diffusion.sampling import ancestral
+from fastdime.diffusion.sampling import ancestral, step_down
 from fastdime.errors import InputError
 from fastdime.noise import SeededNoise
 from support import gaussian
@@ -109,19 +109,36 @@ def test_l1_pulls_the_clean_image_back() -> None:
     assert (held - case.x).abs().mean() < (free - case.x).abs().mean()
 
 
-def test_going_through_a_linear_denoiser_scales_the_gradient() -> None:
-    """The denoiser is linear: the gradient at x_t is its gain times the one at the denoised image."""
+@pytest.mark.parametrize("l1", [0.0, 5.0])
+def test_going_through_a_linear_denoiser_scales_the_gradient(l1: float) -> None:
+    """The denoiser is linear: at x_t every loss has its gain times the gradient at the denoised image."""
     case = problem()
-    _, through = watched(settings("gmd-nomask"), case, 1.0)
-    chain = case.denoiser.respaced(50).schedule
-    for event in through:
-        alpha_bar = torch.tensor(chain.alpha_bar[event.t])
-        gain = gaussian.expected_clean(torch.ones(1), alpha_bar) - gaussian.expected_clean(
-            torch.zeros(1), alpha_bar
-        )
-        torch.testing.assert_close(
-            event.class_gradient, torch.full_like(case.x, -WEIGHT * gain.item()), atol=1e-5, rtol=0
-        )
+    made = settings("gmd-nomask", l1=l1)
+    chain = case.denoiser.respaced(50)
+    for event in watched(made, case, 1.0)[1]:
+        alpha_bar = torch.tensor(chain.schedule.alpha_bar[event.t])
+        ends = [gaussian.expected_clean(torch.full((1,), value), alpha_bar) for value in (0.0, 1.0)]
+        gain = (ends[1] - ends[0]).item()
+        at_clean = -WEIGHT + l1 * (event.x0_hat - case.x).sign()
+        plain = step_down(chain.posterior(event.x_t, event.t), event.t, case.part("pass", 1))
+        variance = float(sch.np.exp(chain.schedule.posterior_log_variance[event.t]))
+        torch.testing.assert_close(event.x_next, plain - variance * gain * at_clean, atol=1e-5, rtol=0)
+
+
+def test_a_timed_classifier_is_told_that_the_image_is_clean() -> None:
+    told: list[int] = []
+
+    class Timed(LinearClassifier):
+        def logits(self, x: torch.Tensor, time: torch.Tensor) -> torch.Tensor:
+            told.append(int(time[0]))
+            return super().logits(x, time)
+
+    case = replace(problem(), classifier=Timed())
+    watched(settings(), case)
+    assert set(told) == {0}
+    told.clear()
+    watched(settings(classifier_time="level"), case)
+    assert told == case.denoiser.respaced(50).schedule.network_times[7::-1].tolist()
 
 
 def test_dime_judges_an_image_generated_from_the_state() -> None:

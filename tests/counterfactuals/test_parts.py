@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from fastdime.counterfactuals.ace import distance_gradient
 from fastdime.counterfactuals.explainer import Explainer
 from fastdime.counterfactuals.guidance import class_loss, l1_gradient, l2_gradient, perceptual_gradient
 from fastdime.counterfactuals.ladder import climb, settle
@@ -13,6 +14,7 @@ from fastdime.counterfactuals.problem import Problem
 from fastdime.counterfactuals.targets import choose_target
 from fastdime.errors import InputError
 from fastdime.noise import SeededNoise
+from fastdime.types import Counterfactuals
 from support import tiny
 
 
@@ -139,7 +141,7 @@ def test_features_are_asked_for_only_when_they_are_used() -> None:
     Explainer(tiny.denoiser(), tiny.classifier(), settings, features=torch.sin)(tiny.images())
 
 
-def attempts(keep: str, results: list[float]) -> tuple[torch.Tensor, float]:
+def attempts(keep: str, results: list[float]) -> Counterfactuals:
     """Run a ladder whose attempts paint the image with given values; the log-odds is the mean."""
 
     class Mean:
@@ -156,8 +158,7 @@ def attempts(keep: str, results: list[float]) -> tuple[torch.Tensor, float]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("fastdime.counterfactuals.ladder.run", paint)
-        result = climb(problem, settings)
-    return result.x_cf.mean(), result.scale.item()
+        return climb(problem, settings)
 
 
 @pytest.mark.parametrize(
@@ -168,25 +169,54 @@ def attempts(keep: str, results: list[float]) -> tuple[torch.Tensor, float]:
         ("best", [-0.9, -0.95, -0.99], 1),
         ("best", [-0.5, 0.1, 0.9], 2),
         ("best", [float("nan"), -0.5, float("inf")], 2),
+        ("last", [-0.5, float("nan"), -0.9], 3),
+        ("best", [float("nan"), -0.95, float("nan")], 2),
     ],
 )
 def test_which_attempt_is_kept(keep: str, results: list[float], kept: int) -> None:
-    mean, scale = attempts(keep, results)
-    assert scale == kept
-    assert abs(mean.item() - results[kept - 1]) < 0.01
+    result = attempts(keep, results)
+    assert result.scale.item() == kept
+    assert abs(result.x_cf.mean().item() - results[kept - 1]) < 0.01
+    assert not result.diverged.any()
 
 
 def test_an_attempt_that_diverged_leaves_the_input() -> None:
-    mean, _ = attempts("best", [float("nan")] * 3)
-    assert abs(mean.item() + 0.8) < 1e-6
+    result = attempts("best", [float("nan")] * 3)
+    assert abs(result.x_cf.mean().item() + 0.8) < 1e-6
+    assert result.diverged.all()
+    assert not result.valid.any()
+    assert not result.mask.any()
+    assert torch.equal(result.p_after, result.p_before)
 
 
 def test_validity_may_be_judged_before_rounding_for_the_published_presets() -> None:
     x = torch.zeros(1, 1, 2, 2)
     problem = Problem(x, torch.tensor([1]), tiny.denoiser(), tiny.classifier(), SeededNoise(0, ["a"]))
     edit = Edit(torch.full_like(x, 1.7), torch.ones(1, 1, 2, 2, dtype=torch.bool))
-    saved, judged = settle(problem, settings_for("fastdime", "celeba"), edit)
+    saved, judged, _ = settle(problem, settings_for("fastdime", "celeba"), edit)
     assert saved.max() == 1
     assert judged.max() > 1.69
-    saved, judged = settle(problem, settings_for("fastdime"), edit)
+    saved, judged, _ = settle(problem, settings_for("fastdime"), edit)
     assert torch.equal(saved, judged)
+
+
+@pytest.mark.parametrize("name", ["l1", "l2", "strength", "scales"])
+@pytest.mark.parametrize("value", [float("inf"), float("nan")])
+def test_weights_are_finite(name: str, value: float) -> None:
+    with pytest.raises(InputError, match=f"setting of fastdime: {name}"):
+        settings_for("fastdime", **{name: [value] if name == "scales" else value})
+
+
+def test_the_schedules_of_ace() -> None:
+    x = torch.zeros(1, 1, 2, 2)
+    made = {
+        name: settings_for("ace-l1", iterations=6, distance_schedule=name)
+        for name in ("none", "step", "linear")
+    }
+    shares = {
+        name: [distance_gradient(settings, x + 0.1, x, i).mean().item() / 0.0005 for i in range(6)]
+        for name, settings in made.items()
+    }
+    assert shares["none"] == pytest.approx([1.0] * 6)
+    assert shares["step"] == pytest.approx([0.0, 0.0, 0.0, 0.0, 1.0, 1.0])
+    assert shares["linear"] == pytest.approx([(i + 1) / 6 for i in range(6)])

@@ -20,7 +20,7 @@ from fastdime.pipeline.explain import explain
 from fastdime.pipeline.options import RunOptions
 from fastdime.pipeline.summary import summarise
 from fastdime.runs import image_path, mask_path, read_run
-from support.commands import complaint, explain_toy, finish, start_python
+from support.commands import TOY, complaint, explain_toy, fastdime_command, finish, start_python
 
 SMALL = {"tau": 12, "steps": 50, "iterations": 4, "noise_steps": 3, "inpaint_steps": 3}
 FLOATS = ("p_before", "p_after", "change", "changed_area")
@@ -278,3 +278,40 @@ def test_memory_does_not_grow_with_the_images(tmp_path: Path) -> None:
     early, late = map(float, done.out.split())
     held = many * 64 * 64 * 4 / 2**20  # what the inputs alone would take
     assert late - early < 0.4 * held, (early, late)
+
+
+def test_other_images_of_the_same_names_are_another_run(tmp_path: Path) -> None:
+    one, other = toy.write(tmp_path / "one", 2), toy.write(tmp_path / "other", 2, seed=1)
+    assert explain_toy(one, tmp_path / "run").code == 0
+    assert "data.files" in complaint(explain_toy(other, tmp_path / "run"))
+
+
+def test_an_image_that_runs_away_is_an_error_record(tmp_path: Path) -> None:
+    done = explain_toy(toy.write(tmp_path / "data", 3), tmp_path / "run", "--set", "scales=1e30")
+    assert done.code == 3
+    _, records = read_run(tmp_path / "run")
+    assert all("numbers without bound" in record["error"] for record in records)
+    assert not list((tmp_path / "run" / "images").iterdir())
+
+
+@pytest.mark.parametrize("method", ["fastdime", "dime", "maskdime", "ace-l1"])
+def test_regions_are_kept_bit_for_bit_by_the_published_presets(tmp_path: Path, method: str) -> None:
+    table = toy.write(tmp_path / "data", 3)
+    mask = torch.zeros(1, toy.SIZE, toy.SIZE, dtype=torch.bool)
+    mask[:, :, :12] = True
+    write_mask(tmp_path / "mask.png", mask)
+    options = ["--method", method, "--preset", "celeba", "--allow", tmp_path / "mask.png"]
+    if method != "ace-l1":
+        options += ["--set", "perceptual=0"]
+    done = fastdime_command(
+        "explain", *TOY, *options, *_few(method), "--data", table, "--out", tmp_path / "run"
+    )
+    assert done.code == 0, done.err
+    for record in read_run(tmp_path / "run")[1]:
+        before, after = levels(Path(record["path"])), levels(image_path(tmp_path / "run", record["id"]))
+        assert np.array_equal(before[:, 12:], after[:, 12:])
+
+
+def _few(method: str) -> list[str]:
+    known = METHODS[method].program.model_fields
+    return [word for name, value in SMALL.items() if name in known for word in ("--set", f"{name}={value}")]

@@ -226,10 +226,10 @@ def test_targets(tmp_path: Path) -> None:
         ),
         (["--forbid", "ring"], "forbid: no such mask image; text column: expected one of mask, got 'ring'"),
         (["--size", "16"], "size: expected 32, the size of the denoiser, got 16"),
-        (["--size", "2"], "--size: Input should be greater than or equal to 8, got 2"),
-        (["--limit", "0"], "--limit: Input should be greater than or equal to 1, got 0"),
-        (["--batch-size", "many"], "--batch-size: Input should be"),
-        (["--batch-size", "0"], "--batch-size: Input should be greater than or equal to 1"),
+        (["--size", "2"], "--size: expected greater than or equal to 8, got 2"),
+        (["--limit", "0"], "--limit: expected greater than or equal to 1, got 0"),
+        (["--batch-size", "many"], "--batch-size: expected"),
+        (["--batch-size", "0"], "--batch-size: expected greater than or equal to 1"),
     ],
 )
 def test_wrong_options_are_one_line_and_leave_no_folder(
@@ -272,4 +272,4 @@ def test_places_that_are_no_run_folder(tmp_path: Path, monkeypatch: pytest.Monke
         raise PermissionError(13, "Permission denied")  # file modes would not stop the superuser
 
     monkeypatch.setattr(Path, "mkdir", closed)
-    assert "got Permission denied; choose another --out" in complaint(explain_toy(table, tmp_path / "run"))
+    assert "got Permission denied; choose another place" in complaint(explain_toy(table, tmp_path / "run"))

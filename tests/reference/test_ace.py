@@ -1,5 +1,7 @@
 """ACE: attack, masks and post-processing of every variant in ace.npz, from recorded noise."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor
@@ -16,10 +18,11 @@ from fastdime.counterfactuals.masks import difference_map
 from fastdime.counterfactuals.methods import settings_for
 from fastdime.counterfactuals.problem import Problem
 from fastdime.counterfactuals.settings import AceSettings, GuidedSettings
+from fastdime.counterfactuals.step import Event
 from fastdime.diffusion import schedule as sch
 from fastdime.diffusion.denoiser import Denoiser
 from fastdime.diffusion.sampling import ancestral
-from fastdime.noise import Key
+from fastdime.noise import Key, Noise, SeededNoise
 from support.recordings import (
     DERIVED,
     TOLERANCE,
@@ -86,7 +89,7 @@ def inpaint_order(settings: AceSettings) -> list[Key]:
     return order
 
 
-def problem_for(settings: AceSettings, noise: Replay) -> tuple[Problem, Denoiser]:
+def problem_for(settings: AceSettings, noise: Noise) -> tuple[Problem, Denoiser]:
     problem = Problem(
         wide(RECORDING.tensor("x")),
         RECORDING.tensor("target").long(),
@@ -161,6 +164,31 @@ def test_whole_attack(variant: str) -> None:
     assert noise.left == set(after)
     apart = (narrow(image) - RECORDING.tensor(f"{variant}/pre_explanation")).abs() > TOLERANCE
     assert apart.float().mean() < 0.05
+
+
+def test_limits_of_the_change() -> None:
+    """On the [0, 1] scale, as the step; the recorded images may be too far from the limits to reach them."""
+    settings = settings_of(VARIANTS[0]).model_copy(update={"attack_step": 0.01, "epsilon": 0.025})
+    for first, steps in ((0.5, (0.51, 0.52, 0.525, 0.525)), (0.985, (0.995, 1.0, 1.0))):
+        x = wide(torch.full_like(RECORDING.tensor("x"), first))
+        image = x
+        for reached in steps:
+            image = attack_step(settings, image, x, -torch.ones_like(x))
+            close(narrow(image), torch.full_like(x, reached))
+
+
+@torch.no_grad()
+def test_the_scale_weighs_the_class_against_the_distance() -> None:
+    """With a small one, what leaves the input in one step is pulled back in the next."""
+    changes = {"iterations": 2, "l1": 1.0, "l2": 0.0, "distance_schedule": "none"}
+    settings = settings_of(VARIANTS[0]).model_copy(update=changes)
+    ids = [str(row) for row in range(len(RECORDING.tensor("x")))]
+    problem, chain = problem_for(settings, SeededNoise(0, ids))
+    problem = replace(problem, x=problem.x / 2)
+    states: list[Event] = []
+    image = attack(problem, chain, settings, 1e-3, states.append)
+    assert (states[0].x_next != problem.x).float().mean() > 0.9
+    close(image, problem.x)
 
 
 @pytest.mark.parametrize("variant", VARIANTS)

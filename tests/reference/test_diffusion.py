@@ -8,7 +8,7 @@ import torch
 
 from fastdime.diffusion import schedule as sch
 from fastdime.diffusion.denoiser import Denoiser
-from fastdime.diffusion.losses import training_loss
+from fastdime.diffusion.losses import pixel_log_likelihood, training_loss
 from fastdime.diffusion.sampling import sample
 from support.recordings import Recording, TinyDenoiser, close, known, replay, thrown_away
 
@@ -53,6 +53,20 @@ def test_tables(name: str) -> None:
         np.testing.assert_allclose(ours, RECORDING.array(key), rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize(
+    ("length", "spec", "kept"),
+    [
+        (6, "3", [0, 2, 5]),  # a half goes to the even number
+        (16, "15", [*range(8), *range(9, 16)]),  # strides are summed up: the eighth is just below 7.5
+        (11, "3,2", [0, 2, 5, 6, 10]),  # the first section is the longer one
+        (10, "ddim2", [0, 5]),  # the first stride that gives two
+    ],
+)
+def test_rounding_of_the_published_respacing(length: int, spec: str, kept: list[int]) -> None:
+    """Cases in which another rounding gives other levels, whether the file has them or not."""
+    assert sch.respaced_indices(length, spec) == kept
+
+
 @torch.no_grad()
 @pytest.mark.parametrize("name", TRAINING)
 def test_training_loss(name: str) -> None:
@@ -63,9 +77,20 @@ def test_training_loss(name: str) -> None:
     close(loss.mse, RECORDING.tensor(f"{name}/mse"), 1e-5)
     close(loss.variance, RECORDING.tensor(f"{name}/vb"), 1e-5)
     close(loss.total, RECORDING.tensor(f"{name}/loss"), 1e-5)
+    third = training_loss(model, x, t, noise, variance_weight=weight / 3)
+    close(third.variance, RECORDING.tensor(f"{name}/vb") / 3, 1e-5)
+    close(third.total, RECORDING.tensor(f"{name}/mse") + RECORDING.tensor(f"{name}/vb") / 3, 1e-5)
     if f"{name}/x_t" in RECORDING:
         close(sch.q_sample(model.schedule, x, t, noise), RECORDING.tensor(f"{name}/x_t"), 1e-5)
     assert not RECORDING.unseen(f"{name}/")
+
+
+@pytest.mark.parametrize("mean", [-1.1, 0.2, 0.97])
+def test_the_probabilities_of_all_pixel_values_add_up_to_one(mean: float) -> None:
+    """So the outermost values take the tails, which recorded images may not reach."""
+    values = torch.linspace(-1, 1, 256)
+    likelihood = pixel_log_likelihood(values, torch.tensor(mean), torch.tensor(-1.5))
+    close(likelihood.exp().sum(), torch.tensor(1.0))
 
 
 @pytest.mark.parametrize("name", SAMPLERS)

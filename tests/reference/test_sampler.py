@@ -1,7 +1,10 @@
 """The CelebA sampler: every variant in sampler.npz, from recorded noise."""
 
+from dataclasses import replace
+
 import pytest
 import torch
+from torch import Tensor
 
 from fastdime.counterfactuals.gradients import Objective
 from fastdime.counterfactuals.guidance import class_gradient, l1_gradient, l2_gradient, perceptual_gradient
@@ -205,3 +208,18 @@ def test_one_denoising_call() -> None:
     close(posterior.log_variance, RECORDING.tensor("pmv/log_variance"))
     close(posterior.x0_hat, RECORDING.tensor("pmv/pred_xstart"))
     assert not RECORDING.unseen("pmv/")
+
+
+@torch.no_grad()
+def test_the_variance_fraction_is_not_limited() -> None:
+    """Three times the share (v + 1) / 2, which may leave [0, 1], goes three times as far."""
+    chain = celeba_denoiser(RECORDING).respaced(int(RECORDING.number("respaced")))
+    t = int(RECORDING.number("pmv/t"))
+
+    def network(x_t: Tensor, times: Tensor) -> Tensor:
+        epsilon, fraction = chain.network(x_t, times).chunk(2, dim=1)
+        return torch.cat([epsilon, 3 * fraction + 2], dim=1)
+
+    posterior = replace(chain, network=network).posterior(RECORDING.tensor("grad/z"), t)
+    least = chain.schedule.posterior_log_variance[t]
+    close(posterior.log_variance, least + 3 * (RECORDING.tensor("pmv/log_variance") - least))

@@ -112,10 +112,11 @@ def _from_file(path: Path, given: ClassifierSpec) -> ImageClassifier:
 
 
 def _from_weights(path: Path, spec: ClassifierSpec) -> ImageClassifier:
+    found = read_weights(path)  # a file that is none is told first
     if spec.architecture is None:
         raise CheckpointError(_name_wanted(str(path)))
     known = architecture(spec.architecture)
-    weights = known.rename(read_weights(path))
+    weights = known.rename(found)
     if known.convert is not None and known.foreign in weights:
         make = called(known.convert, spec.arguments, f"arguments of {spec.architecture}")
         return spec.wrap(make(weights, path=path).eval())

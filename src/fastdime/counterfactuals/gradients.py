@@ -95,7 +95,7 @@ def gradient_source(problem: Problem, denoiser: Denoiser, settings: GuidedSettin
 
 @dataclass(frozen=True)
 class Gradients:
-    """Of one step: `class_part` alone, as masks see it, and the `total` that moves the state."""
+    """Of one step: `class_part` at the image that is judged, and the `total` that moves the state."""
 
     class_part: Tensor
     total: Tensor
@@ -113,23 +113,31 @@ class Objective:
     def gradients(self, step: Step, estimate: Estimate, *, through: bool) -> Gradients:
         """Return the gradients of one step (paper, section 3.1)."""
         signal = self._signal(step)
-        class_part = (
-            self.scale
-            / signal
-            * class_gradient(
-                self.problem,
-                estimate.judged,
-                step.time,
-                self.settings.class_loss,
-                wrt=step.x_t if through else None,
-            )
-        )
-        total = self._clipped(class_part) + self._distance(step, estimate)
-        if self.problem.features is not None and self.settings.perceptual:
-            # At the clean image also when the class gradient goes through the network, as published.
-            features = perceptual_gradient(self.problem.features, estimate.judged, self._wanted_features)
-            total = total + self.settings.perceptual / signal * features
-        return Gradients(class_part, self.settings.strength * total)
+        judged = estimate.judged.detach()
+        kind = self.settings.class_loss
+        class_part = self.scale / signal * class_gradient(self.problem, judged, step.time, kind)
+        clean = self._perceptual(judged) / signal
+        clean, noisy = self._with_distance(clean, step, estimate)
+        total = self._clipped(class_part)
+        if not through:
+            total = total + clean
+        elif self.settings.losses_through:
+            total = _pulled(total + clean, estimate.judged, step.x_t)
+        else:
+            total = _pulled(total, estimate.judged, step.x_t) + clean
+        return Gradients(class_part, self.settings.strength * (total + noisy))
+
+    def _perceptual(self, judged: Tensor) -> Tensor:
+        if self.problem.features is None or not self.settings.perceptual:
+            return torch.zeros_like(judged)
+        gradient = perceptual_gradient(self.problem.features, judged, self._wanted_features)
+        return self.settings.perceptual * gradient
+
+    def _with_distance(self, clean: Tensor, step: Step, estimate: Estimate) -> tuple[Tensor, Tensor]:
+        """Add the distance to the gradient at the clean image, or return it as one at the noisy state."""
+        if self.settings.l1_on == "noisy":
+            return clean, self._distance(step.x_t.detach(), step.x)
+        return clean + self._distance(estimate.kept.detach(), step.x), torch.zeros_like(clean)
 
     @cached_property
     def _wanted_features(self) -> Tensor:
@@ -142,14 +150,13 @@ class Objective:
             return torch.ones((), dtype=step.x.dtype, device=step.x.device)
         return sch.at(self.denoiser.schedule.sqrt_alpha_bar, step.t, step.x)
 
-    def _distance(self, step: Step, estimate: Estimate) -> Tensor:
-        image = step.x_t.detach() if self.settings.l1_on == "noisy" else estimate.kept.detach()
-        total = torch.zeros_like(step.x)
+    def _distance(self, image: Tensor, x: Tensor) -> Tensor:
+        total = torch.zeros_like(x)
         if self.settings.l1:
-            pixels = step.x[0].numel() if self.settings.distance == "mean" else 1
-            total = total + self.settings.l1 / pixels * l1_gradient(image, step.x)
+            pixels = x[0].numel() if self.settings.distance == "mean" else 1
+            total = total + self.settings.l1 / pixels * l1_gradient(image, x)
         if self.settings.l2:
-            total = total + self.settings.l2 * l2_gradient(image, step.x)
+            total = total + self.settings.l2 * l2_gradient(image, x)
         return total
 
     def _clipped(self, gradient: Tensor) -> Tensor:
@@ -159,3 +166,8 @@ class Objective:
         middle = gradient.mean(over, keepdim=True)
         reach = self.settings.clip_sigma * gradient.std(over, keepdim=True)
         return gradient.clamp(middle - reach, middle + reach)
+
+
+def _pulled(gradient: Tensor, image: Tensor, x_t: Tensor) -> Tensor:
+    """Take a gradient at the denoised image back to x_t, through the network."""
+    return torch.autograd.grad(image, x_t, gradient)[0]

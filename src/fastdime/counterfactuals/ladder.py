@@ -27,15 +27,17 @@ def judge(problem: Problem, image: Float[Tensor, "b c h w"]) -> tuple[Float[Tens
     return probabilities(logits).gather(1, problem.target[:, None])[:, 0], predicted_class(logits)
 
 
-def settle(problem: Problem, settings: Settings, edit: Edit) -> tuple[Tensor, Tensor]:
-    """Return the image to save and the image to judge; an attempt that diverged leaves the input."""
-    finite = edit.x_cf.isfinite().flatten(1).all(1).view(-1, 1, 1, 1)
-    raw = torch.where(finite, edit.x_cf, problem.x)
+def settle(problem: Problem, settings: Settings, edit: Edit) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the image to save, the image to judge, and which attempts came to anything at all.
+
+    An attempt that diverged has the input in its place.
+    """
+    finite = edit.x_cf.isfinite().flatten(1).all(1)
+    raw = torch.where(finite.view(-1, 1, 1, 1), edit.x_cf, problem.x)
     saved = to_grid(raw, problem.bits, truncate=settings.rounding == "truncate")
-    if settings.judge == "float":
-        return saved, raw
-    saved = torch.where(edit.mask & finite, saved, problem.x)
-    return saved, saved
+    if settings.judge == "saved":
+        saved = raw = torch.where(edit.mask, saved, problem.x)
+    return torch.where(problem.allowed(), saved, problem.x), raw, finite
 
 
 def climb(
@@ -66,11 +68,13 @@ def climb(
         best, better = _merge(best, rows, part, settings, edit, scale)
         best = _charge(best, rows, before, part.meter)
         recorder.keep(rows, better)
-    return replace(best, trajectory=recorder.trajectory)
+    lost = best.p_after < 0
+    p_after = torch.where(lost, best.p_before, best.p_after)
+    return replace(best, p_after=p_after, diverged=lost, trajectory=recorder.trajectory)
 
 
 def _first(problem: Problem, *, skip: bool) -> Counterfactuals:
-    """Start with the inputs; any attempt beats them, unless they are in the target class and may stay."""
+    """Start with the inputs; any attempt that comes to something beats them, unless they may stay."""
     p, predicted = judge(problem, problem.x)
     met = (predicted == problem.target) & skip
     zeros = torch.zeros_like(problem.target)
@@ -85,6 +89,7 @@ def _first(problem: Problem, *, skip: bool) -> Counterfactuals:
         scale=torch.zeros_like(p),
         denoiser_calls=zeros,
         gradient_calls=zeros,
+        diverged=torch.zeros_like(met),
     )
 
 
@@ -92,10 +97,10 @@ def _merge(
     best: Counterfactuals, rows: Tensor, part: Problem, settings: Settings, edit: Edit, scale: float
 ) -> tuple[Counterfactuals, Tensor]:
     """Judge an attempt on some rows of the batch and take over what is better."""
-    saved, judged = settle(part, settings, edit)
+    saved, judged, finite = settle(part, settings, edit)
     p, predicted = judge(part, judged)
-    valid = predicted == part.target
-    better = valid | (p > best.p_after[rows]) | (settings.keep == "last")
+    valid = (predicted == part.target) & finite
+    better = finite & (valid | (p > best.p_after[rows]) | (settings.keep == "last"))
     place = rows[better]
     merged = replace(
         best,

@@ -62,7 +62,7 @@ def chain_of(denoiser: Denoiser, settings: GuidedSettings) -> Denoiser:
 
 def chain_for_inpainting(denoiser: Denoiser, length: int | None, steps: int) -> Denoiser:
     """Put the denoiser on the short chain that inpainting uses."""
-    chain = denoiser if length is None or length >= len(denoiser.schedule) else denoiser.respaced(length)
+    chain = denoiser if length is None else denoiser.respaced(length)
     if steps > len(chain.schedule):
         raise InputError(expected("inpainting steps", f"at most {len(chain.schedule)}", steps))
     return chain
@@ -154,6 +154,8 @@ class GuidedChain:
         with torch.set_grad_enabled(through):
             posterior = self.chain.posterior(x_t, t, clip=self.settings.clip_denoised)
         time = self.chain.times(t, x_t)
+        if self.settings.classifier_time == "zero":
+            time = torch.zeros_like(time)
         return Step(self.problem.x, x_t, state.clean, t, index, time, posterior, state.masks)
 
     def _gradients(self, step: Step, estimate: Estimate) -> Gradients | None:

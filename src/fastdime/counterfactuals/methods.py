@@ -5,10 +5,11 @@ from typing import Any
 
 from fastdime.configs import checked
 from fastdime.counterfactuals.ace import ace
-from fastdime.counterfactuals.loop import Edit, guided
+from fastdime.counterfactuals.loop import Edit, chain_for_inpainting, chain_of, guided
 from fastdime.counterfactuals.problem import Problem
 from fastdime.counterfactuals.settings import AceSettings, GuidedSettings, Settings
 from fastdime.counterfactuals.step import Watch, ignore
+from fastdime.diffusion.denoiser import Denoiser
 from fastdime.errors import InputError, unknown
 
 Overrides = dict[str, Any]
@@ -99,6 +100,7 @@ PRESETS: dict[str, dict[type[Settings], Overrides]] = {
         GuidedSettings: {
             "gradient_image": "previous",
             "l1_on": "noisy",
+            "losses_through": False,
             "perceptual": 30.0,
             "start_above": True,
             "paste_level": "step",
@@ -131,6 +133,7 @@ PRESETS: dict[str, dict[type[Settings], Overrides]] = {
             "distance": "mean",
             "dilation": 21,
             "clip_denoised": False,
+            "classifier_time": "level",
             "returns": "clean",
             "start_above": True,
             "paste_level": "step",
@@ -169,6 +172,16 @@ def run(problem: Problem, settings: Settings, scale: float, watch: Watch = ignor
     return guided(problem, settings, scale, watch)
 
 
+def check_chain(denoiser: Denoiser, settings: Settings) -> None:
+    """Refuse settings that the chain of a denoiser is too short for."""
+    if isinstance(settings, AceSettings):
+        chain_for_inpainting(denoiser, settings.steps, settings.noise_steps)
+    if isinstance(settings, GuidedSettings):
+        chain_of(denoiser, settings)
+        if settings.second_pass == "inpaint":
+            chain_for_inpainting(denoiser, settings.inpaint_chain, settings.inpaint_steps)
+
+
 def cost(settings: Settings) -> tuple[int, int]:
     """Return denoiser calls and gradient calls of one attempt on one image."""
     if isinstance(settings, AceSettings):
@@ -178,7 +191,7 @@ def cost(settings: Settings) -> tuple[int, int]:
     calls = len(levels)
     if settings.gradient == "nested":
         below = settings.nested_from == "below"
-        skipped = settings.tau if settings.gradient_image == "previous" else 0
+        skipped = settings.tau - below if settings.gradient_image == "previous" else 0
         calls += sum(t + 1 - below for t in levels) - skipped
     passes = 2 if settings.second_pass == "fixed" else 1
     extra = settings.inpaint_steps if settings.second_pass == "inpaint" else 0

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, FiniteFloat
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 
 def _odd(value: int) -> int:
@@ -19,17 +19,12 @@ Weight = Annotated[float, Field(ge=0)]
 class Settings(BaseModel):
     """What every method has: its chain, its ladder of strengths and how a result is judged and kept."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     steps: Annotated[int, Field(ge=1)] | None = Field(
         200, description="length of the re-spaced chain; None: the model's own"
     )
-    respacing: Literal["subset", "rebuilt"] = Field(
-        "subset", description="keep some levels, or build a new linear chain"
-    )
-    scales: tuple[FiniteFloat, ...] = Field(
-        (8.0, 10.0, 15.0), min_length=1, description="strengths, tried in turn"
-    )
+    scales: tuple[float, ...] = Field((8.0, 10.0, 15.0), min_length=1, description="strengths, tried in turn")
     class_loss: Literal["logit", "log-probability", "probability"] = Field(
         "logit", description="what is raised: log-odds or log-probability"
     )
@@ -51,6 +46,9 @@ class GuidedSettings(Settings):
     """Settings of the guided loop (DiME, FastDiME, GMD, MaskDiME and their variants)."""
 
     tau: Annotated[int, Field(ge=1)] = Field(60, description="levels of the chain that are run")
+    respacing: Literal["subset", "rebuilt"] = Field(
+        "subset", description="keep some levels, or build a new linear chain"
+    )
     gradient: Literal["denoised", "nested", "through", "carried"] = Field(
         "denoised", description="gradient source"
     )
@@ -78,6 +76,10 @@ class GuidedSettings(Settings):
     guided_steps: Annotated[int, Field(ge=0)] | None = Field(
         None, description="steps with guidance; None: all"
     )
+    losses_through: bool = Field(
+        True, description="with gradients through the denoiser: distances go through too"
+    )
+    classifier_time: Literal["zero", "level"] = Field("zero", description="time a timed classifier is told")
     after_guidance: Literal["denoise", "freeze"] = Field(
         "denoise", description="what steps without guidance do"
     )
@@ -124,7 +126,7 @@ class AceSettings(Settings):
     """Settings of ACE: an attack through the denoiser, then inpainting. Distances are on the [0, 1] scale."""
 
     steps: Annotated[int, Field(ge=1)] | None = Field(50, description="length of the re-spaced chain")
-    scales: tuple[FiniteFloat, ...] = Field(
+    scales: tuple[float, ...] = Field(
         (1.0,), min_length=1, description="factors of the class gradient, in turn"
     )
     class_loss: Literal["logit", "log-probability", "probability"] = "log-probability"

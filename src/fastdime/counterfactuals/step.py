@@ -27,7 +27,7 @@ class Step:
         x0_prev: the clean estimate of the step before (x itself in the first step).
         t: the level, 0 = least noise.
         index: the number of the step, from 0.
-        time: what the networks are told at this level, one number an image.
+        time: what a timed classifier is told, one number an image.
         posterior: what the denoiser says about x_t.
         carried: the masks of the step before.
     """

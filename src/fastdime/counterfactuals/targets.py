@@ -21,13 +21,9 @@ def choose_target(
     """
     if isinstance(target, str):
         return _flipped(target, before, labels)
-    wanted = target if isinstance(target, Tensor) else torch.full((len(before),), int(target))
-    wanted = wanted.to(before.device, torch.int64)
-    if wanted.shape != (len(before),):
-        raise InputError(
-            expected("target", f"one class for each of {len(before)} images", tuple(wanted.shape))
-        )
-    return _known(wanted, before.shape[1], "target")
+    if isinstance(target, int) and not isinstance(target, bool):
+        target = torch.full((len(before),), target)
+    return _known(target, before, "target")
 
 
 def _flipped(target: str, before: Tensor, labels: Tensor | None) -> Tensor:
@@ -39,10 +35,15 @@ def _flipped(target: str, before: Tensor, labels: Tensor | None) -> Tensor:
         raise InputError(expected("labels", "a label for each image, for target 'flip-label'", "none"))
     if before.shape[1] != 2:
         raise InputError(expected("target 'flip-label'", "two classes", before.shape[1], "name the class"))
-    return 1 - _known(labels.to(before.device, torch.int64), 2, "label")
+    return 1 - _known(labels, before, "labels")
 
 
-def _known(classes: Tensor, count: int, what: str) -> Tensor:
-    if len(classes) and not 0 <= int(classes.min()) <= int(classes.max()) < count:
+def _known(classes: object, before: Tensor, what: str) -> Tensor:
+    """Check that there is one known class for each image."""
+    images, count = before.shape
+    if not isinstance(classes, Tensor) or classes.shape != (images,) or classes.is_floating_point():
+        got = f"{classes.dtype} {tuple(classes.shape)}" if isinstance(classes, Tensor) else repr(classes)
+        raise InputError(expected(what, f"one class for each of {images} images, as whole numbers", got))
+    if not 0 <= int(classes.min()) <= int(classes.max()) < count:
         raise InputError(expected(what, f"classes 0 to {count - 1}", sorted(set(classes.tolist()))))
-    return classes
+    return classes.to(before.device, torch.int64)

@@ -290,7 +290,7 @@ def _with_channels(file: Path, levels: Levels, channels: int | None, convert: bo
         return levels[..., :1]
     if not convert:
         wanted, got = ("gray", "colour") if channels == 1 else ("colour", "gray")
-        remedy = "convert the file, or ask for conversion"
+        remedy = "convert the file, or use --convert-channels"
         raise DataError(expected(str(file), f"a {wanted} image", f"a {got} one", remedy))
     if found == 3:
         return np.asarray(_to_pillow(levels).convert("L"))[..., None]

@@ -62,6 +62,10 @@ class Table:
         if name in self.labels:
             return self.labels[name]
         if name not in self.groups:
+            if not self.labels:
+                raise InputError(
+                    expected("label column", "a table with label columns", f"none, so no {name!r}")
+                )
             raise InputError(unknown("label column", name, self.labels))
         row, text = next((i, t) for i, t in enumerate(self.groups[name]) if _number(t) is None)
         raise InputError(expected(f"column {name!r}", "numbers", f"{text!r} for image {self.ids[row]!r}"))

@@ -112,7 +112,10 @@ class _Work:
             wanted = f"fewer than {len(rows)} images at a time, for the memory of {device}"
             remedy = "choose a smaller one and another --out"
             raise InputError(expected("--batch-size", wanted, "out of memory", remedy)) from None
-        return {row.image_id: self._save(row, x[i], result, i) for i, row in enumerate(rows)}
+        return {
+            row.image_id: _ran_away(row) if result.diverged[i] else self._save(row, x[i], result, i)
+            for i, row in enumerate(rows)
+        }
 
     def _tick(self, places: range) -> Callable[[int, int], None]:
         furthest = 0.0
@@ -150,6 +153,11 @@ class _Work:
 
 def _failed(entry: Failure) -> Record:
     return {"id": entry.image_id, "path": str(entry.path.absolute()), "error": entry.error}
+
+
+def _ran_away(row: Row) -> Record:
+    sentence = expected("guidance", "an image", "numbers without bound", "lower scales, strength or l1")
+    return _failed(Failure(row.image_id, row.path, sentence))
 
 
 def _stacked(rows: Sequence[Row], device: torch.device) -> Tensor | None:

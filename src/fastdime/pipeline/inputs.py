@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from fastdime.counterfactuals.explainer import Explainer
+from fastdime.counterfactuals.methods import check_chain
 from fastdime.counterfactuals.problem import left_as_found
 from fastdime.data import io
 from fastdime.data.table import Table
@@ -112,6 +113,7 @@ class Inputs:
 def open_inputs(table: Table, options: RunOptions, folder: Path, explainer: Explainer) -> Inputs:
     """Check what the options ask for, settle what images must look like, and try the models on one."""
     _check_target(table, options.target)
+    check_chain(explainer.denoiser, explainer.resolved)
     wanted, first = _settled_format(table, options, explainer.denoiser)
     # Without an image that fits, every row becomes an error record before its class is looked at.
     classes = _try_models(explainer, first) if first is not None else 2

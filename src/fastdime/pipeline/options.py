@@ -14,7 +14,7 @@ from torch import nn
 from fastdime import __version__
 from fastdime.counterfactuals.explainer import Explainer
 from fastdime.data.table import Table
-from fastdime.errors import InputError
+from fastdime.errors import InputError, expected
 from fastdime.runs import CONFIG, RECORDS, read_run
 from fastdime.weights import weights_hash
 
@@ -44,9 +44,9 @@ def run_options(**values: Any) -> RunOptions:
         return RunOptions(**values)
     except ValidationError as error:
         first = error.errors()[0]
-        raise InputError(
-            f"--{str(first['loc'][0]).replace('_', '-')}: {first['msg']}, got {first['input']!r}"
-        ) from None
+        option = f"--{str(first['loc'][0]).replace('_', '-')}"
+        wanted = first["msg"].removeprefix("Input should be ")
+        raise InputError(expected(option, wanted, repr(first["input"]))) from None
 
 
 def settled_batch_size(options: RunOptions, out: Path, explainer: Explainer) -> int:
@@ -70,7 +70,12 @@ def run_config(
         "method": sources.get("method"),
         "settings": explainer.resolved.model_dump(mode="json"),
         "seed": explainer.seed,
-        "data": {"images": len(table), "ids": _digest(table.ids), "used": _used(table, options)},
+        "data": {
+            "images": len(table),
+            "ids": _digest(table.ids),
+            "files": _digest(map(_file, table.paths)),
+            "used": _used(table, options),
+        },
         "denoiser": {
             **described(explainer.denoiser, sources.get("denoiser")),
             "betas": _digest(explainer.denoiser.schedule.betas.tolist()),
@@ -91,6 +96,14 @@ def _used(table: Table, options: RunOptions) -> dict[str, str]:
         for name in names
         if name
     }
+
+
+def _file(path: Path) -> tuple[str, int]:
+    """Tell a file apart from another of its name: where it is and how long, not what is in it."""
+    try:
+        return os.path.abspath(path), os.stat(path).st_size
+    except OSError:
+        return os.path.abspath(path), -1
 
 
 def _digest(values: Iterable[object]) -> str:

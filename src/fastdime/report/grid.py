@@ -152,6 +152,8 @@ def caption(record: Record) -> str:
 
 
 def _written(sheet: Image.Image, path: Path) -> Path:
+    if path.suffix.lower() != ".png":
+        raise InputError(expected(str(path), "a name that ends in .png", repr(path.suffix)))
     buffer = BytesIO()
     sheet.save(buffer, format="PNG")
     try:
