@@ -180,7 +180,8 @@ def test_limits_of_the_change() -> None:
 @torch.no_grad()
 def test_the_scale_weighs_the_class_against_the_distance() -> None:
     """With a small one, what leaves the input in one step is pulled back in the next."""
-    changes = {"iterations": 2, "l1": 1.0, "l2": 0.0, "distance_schedule": "none"}
+    changes = {"iterations": 2, "attack_step": 0.01, "epsilon": 1.0}
+    changes |= {"l1": 1.0, "l2": 0.0, "distance_schedule": "none"}
     settings = settings_of(VARIANTS[0]).model_copy(update=changes)
     ids = [str(row) for row in range(len(RECORDING.tensor("x")))]
     problem, chain = problem_for(settings, SeededNoise(0, ids))

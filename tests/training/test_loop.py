@@ -79,7 +79,9 @@ def test_killed_and_restarted_it_ends_the_same(tmp_path: Path) -> None:
 def start(folder: Path) -> subprocess.Popen[bytes]:
     code = f"from test_loop import *; Trainer(task(), SETTINGS, Path({str(folder)!r})).run()"
     paths = os.pathsep.join([str(Path(__file__).parent), *sys.path])
-    return subprocess.Popen([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": paths})
+    # One thread as in this process: the number of threads decides the last bits.
+    env = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen([sys.executable, "-c", code], env=env)
 
 
 def wait_for(path: Path, process: subprocess.Popen[bytes], least: int) -> None:
