@@ -1,6 +1,7 @@
 """The medical sampler: every variant in medical.npz, from recorded noise."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,7 +9,8 @@ import torch
 from torch import Tensor
 
 from fastdime.counterfactuals.guidance import class_loss
-from fastdime.counterfactuals.loop import GuidedChain, chain_of, guided, mask_rule
+from fastdime.counterfactuals.ladder import climb
+from fastdime.counterfactuals.loop import Edit, GuidedChain, chain_of, guided, mask_rule
 from fastdime.counterfactuals.masks import FixedMask, difference_mask
 from fastdime.counterfactuals.methods import settings_for
 from fastdime.counterfactuals.problem import Problem
@@ -108,12 +110,23 @@ def test_variant(variant: str) -> None:
     check_states(variant, events)
     check_losses(variant, settings, problem, chain, events)
     close(edit.x_cf, RECORDING.tensor(f"{variant}/final"))
-    final = problem.classifier.logits(edit.x_cf, torch.zeros(len(edit.x_cf)))
-    close(probabilities(final)[:, 1], RECORDING.tensor(f"{variant}/prob_final_t0"), DERIVED)
+    final = probabilities(problem.classifier.logits(edit.x_cf, torch.zeros(len(edit.x_cf))))
+    close(final[:, 1], RECORDING.tensor(f"{variant}/prob_final_t0"), DERIVED)
     if variant != "fixedmask":
-        same = guided(problem, settings, settings.scales[0])
-        assert torch.equal(same.x_cf, edit.x_cf)
+        check_whole_method(problem, settings, edit, final)
     assert not RECORDING.unseen(f"{variant}/")
+
+
+def check_whole_method(problem: Problem, settings: GuidedSettings, edit: Edit, final: Tensor) -> None:
+    """The method as users run it does the same to every image, and judges the same floats."""
+    attempts: list[tuple[Tensor, float, Edit]] = []
+    result = climb(problem, settings, inspect=lambda *attempt: attempts.append(attempt))
+    assert torch.equal(attempts[0][2].x_cf, edit.x_cf)
+    assert torch.equal(result.p_after, final.gather(1, problem.target[:, None])[:, 0])
+    # The target is not the label, whatever is predicted: an image that is in it already is pushed too.
+    met = replace(problem, target=result.predicted)
+    climb(met, settings, inspect=lambda *attempt: attempts.append(attempt))
+    assert [rows.tolist() for rows, _, _ in attempts] == 2 * [list(range(len(problem.x)))]
 
 
 def check_states(variant: str, events: list[Event]) -> None:

@@ -53,9 +53,15 @@ class Table:
         """Return the first n images."""
         if n < 1:
             raise InputError(expected("number of images", "1 or more", n))
-        labels = {name: values[:n] for name, values in self.labels.items()}
-        groups = {name: values[:n] for name, values in self.groups.items()}
-        return type(self)(self.ids[:n], self.paths[:n], labels, groups)
+        return self.take(range(min(n, len(self))))
+
+    def take(self, rows: Iterable[int]) -> Self:
+        """Return some of the images, in the order given."""
+        kept = list(rows)
+        labels = {name: tuple(values[row] for row in kept) for name, values in self.labels.items()}
+        groups = {name: tuple(values[row] for row in kept) for name, values in self.groups.items()}
+        ids, paths = tuple(self.ids[row] for row in kept), tuple(self.paths[row] for row in kept)
+        return type(self)(ids, paths, labels, groups)
 
     def column(self, name: str) -> tuple[float, ...]:
         """Return a label column."""
