@@ -12,8 +12,9 @@ from fastdime.data.table import Table
 from fastdime.diffusion.denoiser import as_denoiser
 from fastdime.errors import DataError, InputError
 from fastdime.pipeline.explain import explain
-from fastdime.report.grid import CAPTION, GAP, Layout, caption, draw_run, shown_size, signed
+from fastdime.report.grid import caption, draw_run
 from fastdime.runs import image_path, mask_path, read_run
+from fastdime.sheets import CAPTION, GAP, Layout, shown_size, signed
 
 
 class Brightness:

@@ -8,6 +8,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Annotated, Any
 
+import torch
 from pydantic import Field
 from torch import Tensor, nn
 
@@ -79,6 +80,45 @@ def _block(inside: int, outside: int, stride: int) -> nn.Module:
     # Group norm, not batch norm: an image scores the same in any batch and in training.
     conv = nn.Conv2d(inside, outside, kernel_size=3, stride=stride, padding=1, bias=False)
     return nn.Sequential(conv, nn.GroupNorm(GROUPS, outside), nn.SiLU())
+
+
+class _Residual(nn.Module):
+    """Two convolutions beside a shortcut."""
+
+    def __init__(self, inside: int, outside: int, stride: int) -> None:
+        super().__init__()
+        self.first = _normed(inside, outside, 3, stride)
+        self.second = _normed(outside, outside, 3, 1)
+        self.past = (
+            nn.Identity() if inside == outside and stride == 1 else _normed(inside, outside, 1, stride)
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = (self.second(self.first(x).relu()) + self.past(x)).relu()
+        return out
+
+
+def _normed(inside: int, outside: int, side: int, stride: int) -> nn.Module:
+    conv = nn.Conv2d(inside, outside, side, stride, side // 2, bias=False)
+    return nn.Sequential(conv, nn.BatchNorm2d(outside))
+
+
+class _MeanAndMax(nn.Module):
+    """Pool each channel twice: what there is on the whole, and what stands out somewhere."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cat([x.mean((2, 3)), x.amax((2, 3))], 1)
+
+
+def small_resnet(channels: Count = 3, outputs: Count = 1, width: Count = 16) -> nn.Module:
+    """Return a residual network with batch norm, about 80 thousand weights; unlike small-cnn in all parts."""
+    network = nn.Sequential()
+    network.add_module("stem", _normed(channels, width, 5, 2))
+    for number, (inside, outside, stride) in enumerate([(1, 1, 1), (1, 2, 2), (2, 4, 2)], start=1):
+        network.add_module(f"block{number}", _Residual(inside * width, outside * width, stride))
+    network.add_module("pool", _MeanAndMax())
+    network.add_module("head", nn.Linear(8 * width, outputs))
+    return network
 
 
 def encoder_unet(
@@ -205,6 +245,7 @@ class Architecture:
 _RESNET = dimensions(channels=("conv1.weight", 1), outputs=("fc.weight", 0))
 _DENSENET = dimensions(channels=("features.conv0.weight", 1), outputs=("class_layers.out.weight", 0))
 _SMALL = dimensions(channels=("block1.0.weight", 1), width=("block1.0.weight", 0), outputs=("head.weight", 0))
+_RESIDUAL = dimensions(channels=("stem.0.weight", 1), width=("stem.0.weight", 0), outputs=("head.weight", 0))
 _DIVE = {"kind": "multilabel", "channels": 3, "size": 128}
 
 ARCHITECTURES: Mapping[str, Architecture] = MappingProxyType(
@@ -214,6 +255,7 @@ ARCHITECTURES: Mapping[str, Architecture] = MappingProxyType(
         "densenet121": Architecture(densenet121, _DENSENET, from_torchvision_densenet),
         "dive-densenet121": Architecture(densenet121, _DENSENET, from_dive, settings=_DIVE),
         "small-cnn": Architecture(small_cnn, _SMALL),
+        "small-resnet": Architecture(small_resnet, _RESIDUAL),
         "encoder-unet": Architecture(
             encoder_unet, encoder_arguments, convert=published_encoder, foreign=POOL, settings={"timed": True}
         ),

@@ -15,6 +15,7 @@ from fastdime.data.phantoms.show import draw_set
 from fastdime.data.phantoms.write import PhantomSet, image_path, read_config, truth_path, write_phantom
 from fastdime.data.table import read_table
 from fastdime.errors import DataError, InputError
+from fastdime.sheets import CAPTION, GAP
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -135,8 +136,8 @@ def test_picture_of_a_set(name: str, tmp_path: Path) -> None:
         sheet = np.asarray(image)
     first = io.read(image_path(tmp_path / "set", "0000-000000")).x.numpy()
     shown = np.repeat(np.repeat(((first + 1) * 127.5).round(), 2, 1), 2, 2).transpose(1, 2, 0)
-    assert np.array_equal(sheet[18:146, 6:134], np.broadcast_to(shown, (128, 128, 3)))
-    difference = sheet[18:146, 6 + 2 * 134 : 6 + 2 * 134 + 128].astype(int)
+    assert np.array_equal(sheet[CAPTION : CAPTION + 128, GAP : GAP + 128], np.broadcast_to(shown, (128, 128, 3)))
+    difference = sheet[CAPTION : CAPTION + 128, 6 + 2 * 134 : 6 + 2 * 134 + 128].astype(int)
     redder = (difference[..., 0] - difference[..., 2]).sum() > 0
     comes, bright = table.column("shortcut")[0] == 0, name == "chest-pacemaker"
     assert redder == (comes == bright)
