@@ -8,9 +8,10 @@ import pytest
 import torch
 from torch import nn
 
-from fastdime.bundles import BundleInfo, load_bundle, save_bundle
+from fastdime.bundles import BundleInfo, load_bundle, pack_bundle, save_bundle
 from fastdime.classifiers.networks import small_cnn
 from fastdime.classifiers.spec import ClassifierSpec
+from fastdime.counterfactuals.explainer import Explainer
 from fastdime.diffusion.denoiser import Denoiser, as_denoiser
 from fastdime.diffusion.schedule import linear
 from fastdime.errors import CheckpointError, InputError
@@ -97,7 +98,10 @@ def test_a_wrong_bundle_json(change: dict[str, Any], sentence: str, copied: Path
 
 
 def test_no_bundle_at_all(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match="expected a folder, got nothing of that name"):
+    with pytest.raises(
+        CheckpointError,
+        match=r"expected a folder, or one that comes with fastdime .*, got nothing of that name",
+    ):
         load_bundle(tmp_path / "none")
 
 
@@ -113,3 +117,41 @@ def test_nothing_is_left_of_a_bundle_that_cannot_be_saved(
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(InputError, match="expected a new or empty folder"):
         save_bundle(saved, INFO, denoiser, classifier, SPEC)
+
+
+def test_packed_from_folders(saved: Path, tmp_path: Path) -> None:
+    """Half the bytes, nearly the same numbers; with oracles, settings and a card."""
+    (tmp_path / "card.md").write_text("# Squares\n")
+    parts = {
+        "denoiser": saved / "denoiser",
+        "classifier": saved / "classifier",
+        "oracles/strict": saved / "classifier",
+        "README.md": tmp_path / "card.md",
+    }
+    info = INFO.model_copy(update={"settings": {"fastdime": {"tau": 7}}})
+    pack_bundle(tmp_path / "half", info, parts, half=True)
+    half, whole = load_bundle(tmp_path / "half"), load_bundle(saved)
+    name = "classifier/model.safetensors"
+    assert (tmp_path / "half" / name).stat().st_size < 0.6 * (saved / name).stat().st_size
+    x = torch.rand(2, 1, 16, 16, generator=torch.Generator().manual_seed(0)) * 2 - 1
+    times = torch.tensor([3, 199])
+    torch.testing.assert_close(
+        half.denoiser.network(x, times), whole.denoiser.network(x, times), atol=2e-3, rtol=0
+    )
+    torch.testing.assert_close(
+        half.oracle("strict").logits(x, times), whole.classifier.logits(x, times), atol=2e-3, rtol=0
+    )
+    assert next(half.classifier.module.parameters()).dtype == torch.float32
+    assert Explainer.from_bundle(half).resolved.tau == 7
+    assert Explainer.from_bundle(half, "fastdime", tau=9).resolved.tau == 9
+    assert (tmp_path / "half" / "README.md").read_text() == "# Squares\n"
+    with pytest.raises(InputError, match="oracle of bundle squares: expected one of strict, got 'strikt'"):
+        half.oracle("strikt")
+
+
+def test_a_bundle_that_would_not_open_is_not_packed(saved: Path, tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="no classifier"):
+        pack_bundle(tmp_path / "bad", INFO, {"denoiser": saved / "denoiser"})
+    with pytest.raises(InputError, match="lost: expected a folder or a file"):
+        pack_bundle(tmp_path / "bad", INFO, {"denoiser": saved / "lost"})
+    assert list(tmp_path.iterdir()) == []

@@ -3,13 +3,17 @@
 bundle.json     a `BundleInfo`
 denoiser/       a diffusers folder
 classifier/     classifier.json and model.safetensors
+oracles/NAME/   other classifiers, which judge and have no part in explaining
+README.md       the model card
 """
 
+import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from torch import nn
 
 from fastdime.classifiers.load import load_classifier, save_classifier
@@ -19,11 +23,13 @@ from fastdime.configs import checked, read_json
 from fastdime.diffusion.checkpoints import load_denoiser
 from fastdime.diffusion.denoiser import Denoiser
 from fastdime.diffusion.folders import write_folder
-from fastdime.errors import CheckpointError, FastdimeError, InputError, expected
+from fastdime.errors import CheckpointError, FastdimeError, InputError, expected, unknown
 from fastdime.files import new_folder
+from fastdime.weights import halve
 
 FORMAT: Final = 1
-INFO_FILE, DENOISER, CLASSIFIER = "bundle.json", "denoiser", "classifier"
+INFO_FILE, DENOISER, CLASSIFIER, ORACLES = "bundle.json", "denoiser", "classifier", "oracles"
+SHIPPED = Path(__file__).parent / "shipped"  # the bundles that come with the package
 
 
 class BundleInfo(BaseModel):
@@ -32,6 +38,7 @@ class BundleInfo(BaseModel):
     Attributes:
         size, channels, bits: of the images that the bundle was made for.
         classes: names, in the order of the classifier's classes.
+        settings: what a method needs changed to work well here, by the name of the method.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -43,6 +50,7 @@ class BundleInfo(BaseModel):
     bits: Literal[8, 16] = 8
     description: str = ""
     classes: tuple[str, ...] = ()
+    settings: dict[str, dict[str, JsonValue]] = {}
 
 
 @dataclass(frozen=True)
@@ -52,6 +60,7 @@ class Bundle:
     denoiser: Denoiser
     classifier: ImageClassifier
     info: BundleInfo
+    folder: Path
 
     @property
     def name(self) -> str:
@@ -68,18 +77,26 @@ class Bundle:
         """Channels of its images."""
         return self.info.channels
 
+    def oracle(self, name: str) -> ImageClassifier:
+        """Open a classifier that judges and has no part in explaining."""
+        there = sorted(place.name for place in (self.folder / ORACLES).glob("*/"))
+        if name not in there:
+            raise InputError(unknown(f"oracle of bundle {self.name}", name, there))
+        return load_classifier(self.folder / ORACLES / name)
 
-def load_bundle(path: str | Path) -> Bundle:
-    """Open a bundle.
+
+def shipped() -> list[str]:
+    """Return the names of the bundles that come with the package."""
+    return sorted(place.parent.name for place in SHIPPED.glob(f"*/{INFO_FILE}"))
+
+
+def load_bundle(source: str | Path) -> Bundle:
+    """Open a bundle: a folder, or the name of one that comes with the package.
 
     Raises:
         CheckpointError: a part is missing, damaged, or made for other images than the bundle says.
     """
-    folder = Path(path)
-    if not folder.is_dir():
-        raise CheckpointError(
-            expected(f"bundle {folder}", "a folder", "nothing of that name", "check the path")
-        )
+    folder = _folder(source)
     for part in (INFO_FILE, DENOISER, CLASSIFIER):
         if not (folder / part).exists():
             wanted = f"{INFO_FILE}, {DENOISER}/ and {CLASSIFIER}/"
@@ -87,7 +104,50 @@ def load_bundle(path: str | Path) -> Bundle:
     info = _read_info(folder / INFO_FILE)
     denoiser = load_denoiser(folder / DENOISER)
     _check_fit(denoiser, info, f"bundle {folder}", CheckpointError)
-    return Bundle(denoiser, load_classifier(folder / CLASSIFIER), info)
+    return Bundle(denoiser, load_classifier(folder / CLASSIFIER), info, folder)
+
+
+def load_info(source: str | Path) -> BundleInfo:
+    """Read what a bundle says about itself, without its weights."""
+    return _read_info(_folder(source) / INFO_FILE)
+
+
+def _folder(source: str | Path) -> Path:
+    if (path := Path(source)).is_dir():
+        return path
+    if str(source) in shipped():
+        return SHIPPED / str(source)
+    wanted = f"a folder, or one that comes with fastdime ({', '.join(shipped())})"
+    raise CheckpointError(expected(f"bundle {source}", wanted, "nothing of that name", "check the path"))
+
+
+def pack_bundle(path: str | Path, info: BundleInfo, parts: Mapping[str, Path], *, half: bool = False) -> None:
+    """Write a new bundle from what training wrote; it is whole or not there at all.
+
+    Args:
+        parts: where to take each part from, by its place in the bundle: denoiser, classifier, oracles/NAME,
+            README.md.
+        half: keep 16 bits of each weight, for half the size.
+    """
+    with new_folder(Path(path)) as folder:
+        for name, source in parts.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            _copy(source, folder / name)
+        _write_info(folder, info)
+        for file in folder.rglob("*.safetensors") if half else ():
+            halve(file)
+        load_bundle(folder)  # what does not open is refused here, not later
+
+
+def _copy(source: Path, place: Path) -> None:
+    if source.is_dir():
+        shutil.copytree(source, place)
+    elif source.is_file():
+        shutil.copy(source, place)
+    else:
+        raise InputError(
+            expected(str(source), "a folder or a file", "nothing of that name", "check the path")
+        )
 
 
 def save_bundle(
@@ -103,7 +163,11 @@ def save_bundle(
     with new_folder(Path(path)) as folder:
         write_folder(denoiser, folder / DENOISER)
         save_classifier(folder / CLASSIFIER, classifier, spec)
-        (folder / INFO_FILE).write_text(f"{info.model_dump_json(indent=2)}\n", encoding="utf-8")
+        _write_info(folder, info)
+
+
+def _write_info(folder: Path, info: BundleInfo) -> None:
+    (folder / INFO_FILE).write_text(f"{info.model_dump_json(indent=2)}\n", encoding="utf-8")
 
 
 def _read_info(path: Path) -> BundleInfo:

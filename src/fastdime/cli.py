@@ -2,16 +2,15 @@
 
 import json
 import sys
-from collections.abc import Collection
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn, get_args
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from fastdime import __version__, cli_data
-from fastdime.errors import FastdimeError, InputError, expected
-from fastdime.terminal import interrupt_later, progress_of
+from fastdime import __version__, cli_data, cli_train
+from fastdime.errors import FastdimeError
+from fastdime.terminal import interrupt_later, print_numbers, print_rows, progress_of
 
 if TYPE_CHECKING:
     from fastdime.counterfactuals.settings import Settings
@@ -26,6 +25,7 @@ app = typer.Typer(
 bench = typer.Typer(help="Measure what the library itself costs.")
 app.add_typer(bench, name="bench")
 app.add_typer(cli_data.app, name="data")
+app.add_typer(cli_train.app, name="train")
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Architecture = Annotated[
@@ -82,7 +82,10 @@ def explain(
         str, typer.Option(help="Table (CSV with a column path), folder of images, or one image.")
     ],
     out: Annotated[Path, typer.Option(help="Run folder; run the same command again to go on with it.")],
-    bundle: Annotated[Path | None, typer.Option(help="Folder with denoiser and classifier.")] = None,
+    bundle: Annotated[
+        str | None,
+        typer.Option(help="Folder with denoiser and classifier, or a name: see `fastdime bundles`."),
+    ] = None,
     denoiser: Annotated[
         str | None, typer.Option(help="Checkpoint, diffusers folder, or module:function.")
     ] = None,
@@ -114,7 +117,7 @@ def explain(
         from fastdime.pipeline.explain import explain as run
         from fastdime.pipeline.options import run_options
 
-    settings = _settings(method, preset, change or [])
+    settings = _settings(method, preset, change or [], bundle)
     options = run_options(
         target=target,
         batch_size=batch_size,
@@ -130,53 +133,22 @@ def explain(
     with progress_of("images") as progress:
         summary = run(data, explainer, out, options, sources=sources.named(method), progress=progress)
     numbers = {"out": str(out), "method": method, **asdict(summary)}
-    _print(numbers, as_json)
+    print_numbers(numbers, as_json)
     if summary.errors:
         total = summary.images + summary.errors
         _complain(f"{summary.errors} of {total} images could not be used; see {out}/records.jsonl")
         raise typer.Exit(SOME_FAILED)
 
 
-def _settings(method: str, preset: str, items: list[str]) -> "Settings":
+def _settings(method: str, preset: str, items: list[str], bundle: str | None) -> "Settings":
+    from fastdime.bundles import load_info
+    from fastdime.configs import changes
     from fastdime.counterfactuals.methods import settings_for
 
-    fields = type(settings_for(method, preset)).model_fields
-    optional = {name for name, field in fields.items() if type(None) in get_args(field.annotation)}
-    return settings_for(method, preset, **_changes(items, optional))
-
-
-def _changes(items: list[str], optional: Collection[str]) -> dict[str, Any]:
-    """Parse NAME=VALUE; a value with commas is a list, and "none" may be a word or, if optional, nothing."""
-    changes: dict[str, Any] = {}
-    for item in items:
-        name, equals, text = item.partition("=")
-        if not equals:
-            raise InputError(expected("--set", "NAME=VALUE", repr(item)))
-        values = [_value(part) for part in text.split(",")]
-        changes[name] = values if "," in text or name == "scales" else values[0]
-        if text.lower() == "none" and name in optional:
-            changes[name] = None
-    return changes
-
-
-def _value(text: str) -> Any:
-    words = {"true": True, "false": False}
-    if text.lower() in words:
-        return words[text.lower()]
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError:
-        return text
-
-
-def _print(numbers: dict[str, Any], as_json: bool) -> None:
-    if as_json:
-        print(json.dumps(numbers))
-        return
-    width = max(len(name) for name in numbers)
-    for name, value in numbers.items():
-        shown = "-" if value is None else f"{value:.4g}" if isinstance(value, float) else value
-        print(f"{name.replace('_', ' '):<{width}}  {shown}")
+    given = changes(items, type(settings_for(method, preset)))
+    # A preset is what was published; "default" is what works, and for a bundle that is known.
+    fitting = load_info(bundle).settings.get(method, {}) if bundle and preset == "default" else {}
+    return settings_for(method, preset, **fitting | given)
 
 
 @app.command()
@@ -204,6 +176,19 @@ def methods(as_json: Json = False) -> None:
 
 
 @app.command()
+def bundles(as_json: Json = False) -> None:
+    """List the bundles that come with fastdime."""
+    from fastdime.bundles import load_info, shipped
+
+    infos = [load_info(name) for name in shipped()]
+    if as_json:
+        print(json.dumps({"bundles": [info.model_dump(mode="json") for info in infos]}))
+        return
+    for info in infos:
+        print(f"{info.name:<17} {info.size}x{info.size}x{info.channels}  {info.description}")
+
+
+@app.command()
 def convert(
     source: Annotated[str, typer.Argument(help="Checkpoint or diffusers folder.")],
     out: Annotated[Path, typer.Argument(help="New diffusers folder.")],
@@ -220,11 +205,63 @@ def show(
     run: Annotated[Path, typer.Argument(help="Run folder.")],
     out: Annotated[Path, typer.Option(help="PNG to write.")],
     limit: Annotated[int, typer.Option(min=1, help="How many images.")] = 12,
+    truth: Annotated[
+        Path | None, typer.Option(help="Phantom set that was explained: draw its exact counterfactuals too.")
+    ] = None,
 ) -> None:
     """Draw the images of a run: input, counterfactual, difference, mask."""
     from fastdime.report.grid import draw_run
 
-    print(draw_run(run, out, limit))
+    print(draw_run(run, out, limit, truth))
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for data, run and picture.")] = Path("demo"),
+    phantom: Annotated[str, typer.Option(help="A bundle: see `fastdime bundles`.")] = "chest-pacemaker",
+    n: Annotated[int, typer.Option(min=2, help="How many images.")] = 24,
+    method: Annotated[str, typer.Option(help="See `fastdime methods`.")] = "fastdime",
+    as_json: Json = False,
+) -> None:
+    """Make, score and draw shortcut counterfactuals of images whose exact counterfactual is known."""
+    with interrupt_later():
+        from fastdime.experiments.demo import COLUMNS
+        from fastdime.experiments.demo import demo as run
+        from fastdime.report.grid import draw_run
+
+    with progress_of("images") as progress:
+        rows = run(out, phantom, n, method, progress)
+    picture = draw_run(out / "run", out / "demo.png", 8, truth=out / "data")
+    if as_json:
+        print(json.dumps({"rows": rows, "picture": str(picture)}))
+        return
+    print_rows(rows, ("direction", "n", *COLUMNS, "seconds_per_image"))
+    print(f"\nLook at {picture}: input, counterfactual, what changed, the mask, and the exact truth.")
+    command = f"fastdime explain --bundle {phantom} --data {out}/data/table.csv --method fastdime-2+"
+    print(f"Next: {command} --out {out}/run2")
+
+
+@bench.command()
+def truth(
+    phantom: Annotated[
+        list[str] | None, typer.Option(help="A bundle; may be given again. All of them.")
+    ] = None,
+    methods: Annotated[
+        str, typer.Option(help="Names with commas between: see `fastdime methods`.")
+    ] = "fastdime",
+    n: Annotated[int, typer.Option(min=1, help="Subjects, each with the shortcut and without.")] = 128,
+    as_json: Json = False,
+) -> None:
+    """Score methods on phantoms against the exact counterfactuals."""
+    from fastdime.bundles import shipped
+    from fastdime.experiments.truth import truth as run
+
+    with progress_of("images") as progress:
+        rows = run(phantom or shipped(), methods.split(","), n, progress)
+    if as_json:
+        print(json.dumps({"rows": rows}))
+    else:
+        print_rows(rows, tuple(rows[0]))
 
 
 @bench.command()
@@ -236,4 +273,15 @@ def overhead(
     """Time of FastDiME over the time of its bare network calls, and growth of memory with steps."""
     from fastdime.experiments.bench import overhead as run
 
-    _print(run(steps, repeats), as_json)
+    print_numbers(run(steps, repeats), as_json)
+
+
+@bench.command("train")
+def bench_train(
+    seconds: Annotated[float, typer.Option(min=1, help="How long to measure.")] = 20,
+    as_json: Json = False,
+) -> None:
+    """Images that a training of the default denoiser sees in a second."""
+    from fastdime.experiments.bench import training_speed as run
+
+    print_numbers(run(seconds), as_json)

@@ -1,10 +1,12 @@
 """What a person sees while a command works: a bar on a terminal, a plain line now and then elsewhere."""
 
+import json
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any, Protocol
 
 EVERY = 10.0  # seconds between plain lines
 
@@ -25,8 +27,18 @@ def interrupt_later() -> Iterator[None]:
         raise KeyboardInterrupt
 
 
+class Shown(Protocol):
+    """What a command tells while it works."""
+
+    def __call__(self, done: float, of: int) -> None:
+        """Tell how much is done."""
+
+    def note(self, text: str) -> None:
+        """Tell how it goes; shown with the next report."""
+
+
 @contextmanager
-def progress_of(what: str) -> Iterator[Callable[[float, int], None]]:
+def progress_of(what: str) -> Iterator[Shown]:
     """Show (done, all) with rate and time left, on standard error."""
     if sys.stderr.isatty():
         with _bar(what) as show:
@@ -36,7 +48,7 @@ def progress_of(what: str) -> Iterator[Callable[[float, int], None]]:
 
 
 @contextmanager
-def _bar(what: str) -> Iterator[Callable[[float, int], None]]:
+def _bar(what: str) -> Iterator[Shown]:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
@@ -48,16 +60,26 @@ def _bar(what: str) -> Iterator[Callable[[float, int], None]]:
         TimeElapsedColumn(),
         TextColumn("left"),
         TimeRemainingColumn(),
+        TextColumn("{task.fields[note]}"),
     )
     with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task(what, total=1, rate="")
-        pace = Pace()
+        task = bar.add_task(what, total=1, rate="", note="")
+        yield _Bar(lambda **fields: bar.update(task, **fields))
 
-        def show(done: float, of: int) -> None:
-            pace.see(done)
-            bar.update(task, completed=done, total=of, rate=pace.rate())
 
-        yield show
+class _Bar:
+    """Progress for a person at a terminal."""
+
+    def __init__(self, update: Callable[..., None]) -> None:
+        self.update = update
+        self.pace = Pace()
+
+    def __call__(self, done: float, of: int) -> None:
+        self.pace.see(done)
+        self.update(completed=done, total=of, rate=self.pace.rate())
+
+    def note(self, text: str) -> None:
+        self.update(note=text)
 
 
 class Pace:
@@ -93,6 +115,10 @@ class _Lines:
         self.what = what
         self.pace = Pace()
         self.last = time.monotonic()
+        self.last_note = ""
+
+    def note(self, text: str) -> None:
+        self.last_note = f", {text}"
 
     def __call__(self, done: float, of: int) -> None:
         self.pace.see(done)
@@ -102,7 +128,30 @@ class _Lines:
         self.last = now
         each = self.pace.seconds_each()
         left = "" if each is None else f", {each:.2f} s each, {clock(each * (of - done))} left"
-        print(f"{self.what}: {done:.1f} of {of}{left}", file=sys.stderr, flush=True)
+        print(f"{self.what}: {done:.1f} of {of}{left}{self.last_note}", file=sys.stderr, flush=True)
+
+
+def print_numbers(numbers: Mapping[str, Any], as_json: bool) -> None:
+    """Print a result: one name and value a line, or one JSON object."""
+    if as_json:
+        print(json.dumps(numbers))
+        return
+    width = max(len(name) for name in numbers)
+    for name, value in numbers.items():
+        print(f"{name.replace('_', ' '):<{width}}  {_cell(value)}")
+
+
+def print_rows(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
+    """Print a table: names above, numbers with four digits below."""
+    lines = [[_cell(row.get(name)) for name in columns] for row in rows]
+    titles = [name.replace("_", " ") for name in columns]
+    widths = [max(map(len, column)) for column in zip(titles, *lines, strict=True)]
+    for line in (titles, *lines):
+        print("  ".join(text.rjust(width) for text, width in zip(line, widths, strict=True)))
+
+
+def _cell(value: object) -> str:
+    return "-" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def clock(seconds: float) -> str:

@@ -169,10 +169,18 @@ def save_weights(path: str | Path, weights: Mapping[str, Tensor]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        save_file({name: _packed(tensor) for name, tensor in weights.items()}, partial)
+        save_file({name: _packed(tensor) for name, tensor in weights.items()}, partial, {"format": "pt"})
         os.replace(partial, path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def halve(path: Path) -> None:
+    """Keep 16 bits of each number of a safetensors file."""
+    weights = {
+        name: value.half() if value.is_floating_point() else value for name, value in _read_safe(path).items()
+    }
+    save_weights(path, weights)
 
 
 def _packed(tensor: Tensor) -> Tensor:

@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from fastdime.bundles import Bundle
 from fastdime.counterfactuals.checks import (
     check_features,
     check_images,
@@ -44,6 +46,12 @@ class Explainer:
     features: Features | None = None
     seed: int = 0
     bits: int = 8
+
+    @classmethod
+    def from_bundle(cls, bundle: Bundle, method: str = "fastdime", **changes: Any) -> "Explainer":
+        """Return an explainer with the models of a bundle and the settings that work for it."""
+        settings = settings_for(method, **bundle.info.settings.get(method, {}) | changes)
+        return cls(bundle.denoiser, bundle.classifier, settings, bits=bundle.info.bits)
 
     @property
     def resolved(self) -> Settings:

@@ -1,4 +1,4 @@
-"""What the guided loop costs on top of its network calls, and whether its memory grows with the steps."""
+"""What the library costs: the guided loop on top of its network calls, its memory, and training."""
 
 import resource
 import statistics
@@ -7,6 +7,8 @@ import sys
 import time
 from argparse import ArgumentParser
 from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -17,6 +19,10 @@ from fastdime.classifiers.wrapper import ImageClassifier
 from fastdime.counterfactuals.explainer import Explainer
 from fastdime.counterfactuals.methods import settings_for
 from fastdime.diffusion.denoiser import as_denoiser
+from fastdime.training.denoising import Denoising
+from fastdime.training.loop import Trainer
+from fastdime.training.pictures import Pictures
+from fastdime.training.settings import TrainSettings
 
 BATCH, SIZE = 8, 64
 SHORT, LONG = 20, 200  # steps between which memory is compared
@@ -97,6 +103,28 @@ def peak_memory(steps: int) -> float:
     command = [sys.executable, "-m", "fastdime.experiments.bench", "--steps", str(steps)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     return float(done.stdout)
+
+
+def training_speed(seconds: float = 20) -> dict[str, Any]:
+    """Train the default denoiser on made-up images for a while; returns images a second."""
+    random = torch.Generator().manual_seed(0)
+    levels = torch.randint(256, (512, 1, SIZE, SIZE), generator=random, dtype=torch.uint8)
+    pictures = Pictures(levels, 8, torch.zeros(len(levels)))
+    with TemporaryDirectory() as folder:
+        trainer = Trainer(Denoising(pictures, pictures), TrainSettings(), Path(folder))
+        trainer.update()  # the first one allocates
+        began, updates = time.perf_counter(), 0
+        while (spent := time.perf_counter() - began) < seconds:
+            trainer.update()
+            updates += 1
+    speed, threads = updates * trainer.settings.batch_size / spent, torch.get_num_threads()
+    return {
+        "images_per_second": round(speed, 2),
+        "images_per_second_per_core": round(speed / threads, 2),
+        "parameters": sum(weight.numel() for weight in trainer.network.parameters()),
+        "threads": threads,
+        "seconds": round(spent, 2),
+    }
 
 
 def _report_peak() -> None:

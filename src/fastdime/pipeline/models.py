@@ -21,7 +21,7 @@ from fastdime.types import Classifier
 class Sources:
     """Where the models are: a bundle, or a denoiser and a classifier; either part overrides the bundle's."""
 
-    bundle: Path | None = None
+    bundle: str | Path | None = None
     denoiser: str | None = None
     classifier: str | None = None
     architecture: str | None = None

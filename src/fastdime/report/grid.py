@@ -1,8 +1,9 @@
-"""One PNG of a run: input, counterfactual, difference and mask of each image, side by side."""
+"""One PNG of a run: input, counterfactual, difference, mask and, if known, the exact truth of each image."""
 
 from pathlib import Path
 
 from fastdime.data import io
+from fastdime.data.phantoms.write import OTHER, read_config, truth_path
 from fastdime.errors import DataError, InputError, expected
 from fastdime.pipeline.summary import read_explained
 from fastdime.runs import Record, image_path, mask_path
@@ -12,19 +13,30 @@ LONGEST_ID = 40  # letters; more would run into the next block
 COLUMNS = ("input", "counterfactual", "difference", "mask")
 
 
-def draw_run(run: str | Path, out: str | Path, limit: int = 12) -> Path:
-    """Draw the first images of a run; returns the path of the picture."""
+def draw_run(run: str | Path, out: str | Path, limit: int = 12, truth: str | Path | None = None) -> Path:
+    """Draw the first images of a run; returns the path of the picture.
+
+    Args:
+        truth: the phantom set that was explained, whose exact counterfactuals are drawn beside.
+    """
     if limit < 1:
         raise InputError(expected("limit", "1 or more", limit))
     config, records = read_explained(run)
     good = [record for record in records if "error" not in record][:limit]
     if not good:
         raise DataError(expected(str(run), "at least one finished image", "none"))
-    rows = [
-        Row(pictures(run, config, record), caption(record), "black" if record["valid"] else "firebrick")
-        for record in good
-    ]
-    return write_sheet(out, draw_sheet(COLUMNS, rows))
+    rows = [_row(run, config, record, truth) for record in good]
+    titles = COLUMNS if truth is None else (*COLUMNS, "exact truth")
+    return write_sheet(out, draw_sheet(titles, rows))
+
+
+def _row(run: str | Path, config: dict[str, object], record: Record, truth: str | Path | None) -> Row:
+    cells, line = pictures(run, config, record), caption(record)
+    if truth is not None:
+        cells.append(shown(io.read(truth_path(truth, OTHER, record["id"])).x.numpy()))
+        done = "added" if record["target"] else "removed"
+        line = f"{read_config(truth)['shortcut']} {done}; {line}"
+    return Row(cells, line, "black" if record["valid"] else "firebrick")
 
 
 def pictures(run: str | Path, config: dict[str, object], record: Record) -> list[Picture]:
