@@ -27,9 +27,9 @@ def tune(
     tries = list(combinations(grid))
     for number, changes in enumerate(tries):
         explainer = replace(Explainer.from_bundle(bundle, method), settings=settings_for(method, **changes))
-        scores = {
-            way: score(drawn, counterfactuals(explainer, drawn)[0], judges) for way, drawn in pilot.items()
-        }
+        scores: dict[str, dict[str, float]] = {}
+        for way, drawn in pilot.items():
+            scores[way] = score(drawn, counterfactuals(explainer, drawn)[0], judges)
         rows.append({"settings": changes, "loss": loss(scores), **scores})
         if progress is not None:
             progress(number + 1, len(tries))
