@@ -70,7 +70,7 @@ def score(pairs: Pairs, x_cf: Tensor, judges: Judges) -> dict[str, float]:
     error, nothing = (pairs.truth - x_cf).abs() / 2, (pairs.truth - pairs.x).abs() / 2
     change = (x_cf - pairs.x).abs() / 2
     outside = ~widened(pairs.region, MARGIN)
-    task = [_yes(judges.task, x) for x in (pairs.x, x_cf)]
+    task = [yes(judges.task, x) for x in (pairs.x, x_cf)]
     return {
         "oracle_flip": _share(judges.shortcut, x_cf, pairs.target),
         "complete_flip": _share(judges.complete, x_cf, pairs.target),
@@ -94,13 +94,14 @@ def _mean(values: Tensor, where: Tensor) -> float:
 
 
 @torch.no_grad()
-def _yes(judge: Classifier, x: Tensor) -> Tensor:
+def yes(judge: Classifier, x: Tensor) -> Tensor:
+    """Return the probability of class 1 for each image."""
     times = torch.zeros(len(x), dtype=torch.int64)
     return probabilities(judge.logits(x, times))[:, 1]
 
 
 def _share(judge: Classifier, x: Tensor, target: int) -> float:
-    return float(((_yes(judge, x) > 0.5) == (target == 1)).float().mean())
+    return float(((yes(judge, x) > 0.5) == (target == 1)).float().mean())
 
 
 def counterfactuals(
