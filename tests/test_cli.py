@@ -5,8 +5,10 @@ from pathlib import Path
 import pytest
 
 import fastdime
-from fastdime import cli, toy
+from fastdime import toy
+from fastdime.configs import changes
 from fastdime.counterfactuals.methods import METHODS
+from fastdime.counterfactuals.settings import GuidedSettings
 from support.commands import (
     QUICK,
     TOY,
@@ -124,17 +126,17 @@ def test_wrong_settings_are_one_line(tmp_path: Path, words: list[str], message: 
 def test_values_of_settings() -> None:
     wanted = {"tau": 40, "l1": 0.5, "scales": [8], "mask": "none", "add_noise": False, "steps": None}
     given = ["tau=40", "l1=0.5", "scales=8", "mask=none", "add_noise=False", "steps=None"]
-    assert cli._changes(given, {"steps"}) == wanted
-    assert cli._changes(["scales=8,10,15"], ()) == {"scales": [8, 10, 15]}
+    assert changes(given, GuidedSettings) == wanted
+    assert changes(["scales=8,10,15"], GuidedSettings) == {"scales": [8, 10, 15]}
 
 
 def test_settings_reach_the_run(tmp_path: Path) -> None:
     table = toy.write(tmp_path / "data", 1)
-    changes = {"mask": "none", "steps": None, "scales": [8.0, 9.5], "add_noise": False, "l1": 0.25}
+    wanted = {"mask": "none", "steps": None, "scales": [8.0, 9.5], "add_noise": False, "l1": 0.25}
     words = ["--set", "mask=none", "--set", "steps=none", "--set", "scales=8,9.5", "--set", "add_noise=false"]
     assert explain_toy(table, tmp_path / "run", *words, "--set", "l1=0.25").code == 0
     config = json.loads((tmp_path / "run" / "config.json").read_text())
-    assert {name: config["settings"][name] for name in changes} == changes
+    assert {name: config["settings"][name] for name in wanted} == wanted
 
 
 def test_json_is_one_object_on_standard_output(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from fastdime import __version__, cli_data, cli_train
+from fastdime import __version__, cli_bundle, cli_data, cli_train
 from fastdime.errors import FastdimeError
 from fastdime.terminal import interrupt_later, print_numbers, print_rows, progress_of
 
@@ -25,11 +25,16 @@ app = typer.Typer(
 bench = typer.Typer(help="Measure what the library itself costs.")
 app.add_typer(bench, name="bench")
 app.add_typer(cli_data.app, name="data")
+app.add_typer(cli_bundle.app, name="bundle")
 app.add_typer(cli_train.app, name="train")
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Architecture = Annotated[
     str | None, typer.Option(help="Named architecture of the denoiser, e.g. dime-celeba.")
+]
+Bundle = Annotated[
+    str | None,
+    typer.Option(help="Folder with denoiser and classifier, or a name: see `fastdime bundle list`."),
 ]
 
 
@@ -82,10 +87,7 @@ def explain(
         str, typer.Option(help="Table (CSV with a column path), folder of images, or one image.")
     ],
     out: Annotated[Path, typer.Option(help="Run folder; run the same command again to go on with it.")],
-    bundle: Annotated[
-        str | None,
-        typer.Option(help="Folder with denoiser and classifier, or a name: see `fastdime bundles`."),
-    ] = None,
+    bundle: Bundle = None,
     denoiser: Annotated[
         str | None, typer.Option(help="Checkpoint, diffusers folder, or module:function.")
     ] = None,
@@ -106,6 +108,7 @@ def explain(
     allow: Annotated[str | None, typer.Option(help="Mask image or column: changes only there.")] = None,
     forbid: Annotated[str | None, typer.Option(help="Mask image or column: no changes there.")] = None,
     limit: Annotated[int | None, typer.Option(help="Only the first so many images.")] = None,
+    root: cli_data.Root = None,
     seed: Annotated[int, typer.Option(help="Of all noise.")] = 0,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, mps.")] = "auto",
     strict: Annotated[bool, typer.Option(help="Stop at the first image that cannot be used.")] = False,
@@ -127,6 +130,7 @@ def explain(
         allow=allow,
         forbid=forbid,
         strict=strict,
+        root=root,
     )
     sources = models.Sources(bundle, denoiser, classifier, architecture, features)
     explainer = models.open_explainer(sources, settings, seed, device)
@@ -176,19 +180,6 @@ def methods(as_json: Json = False) -> None:
 
 
 @app.command()
-def bundles(as_json: Json = False) -> None:
-    """List the bundles that come with fastdime."""
-    from fastdime.bundles import load_info, shipped
-
-    infos = [load_info(name) for name in shipped()]
-    if as_json:
-        print(json.dumps({"bundles": [info.model_dump(mode="json") for info in infos]}))
-        return
-    for info in infos:
-        print(f"{info.name:<17} {info.size}x{info.size}x{info.channels}  {info.description}")
-
-
-@app.command()
 def convert(
     source: Annotated[str, typer.Argument(help="Checkpoint or diffusers folder.")],
     out: Annotated[Path, typer.Argument(help="New diffusers folder.")],
@@ -218,7 +209,7 @@ def show(
 @app.command()
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for data, run and picture.")] = Path("demo"),
-    phantom: Annotated[str, typer.Option(help="A bundle: see `fastdime bundles`.")] = "chest-pacemaker",
+    phantom: Annotated[str, typer.Option(help="A bundle: see `fastdime bundle list`.")] = "chest-pacemaker",
     n: Annotated[int, typer.Option(min=2, help="How many images.")] = 24,
     method: Annotated[str, typer.Option(help="See `fastdime methods`.")] = "fastdime",
     as_json: Json = False,
@@ -258,6 +249,28 @@ def truth(
 
     with progress_of("images") as progress:
         rows = run(phantom or shipped(), methods.split(","), n, progress)
+    if as_json:
+        print(json.dumps({"rows": rows}))
+    else:
+        print_rows(rows, tuple(rows[0]))
+
+
+@bench.command()
+def dose(
+    out: Annotated[Path, typer.Option(help="Folder for the networks; run again to go on.")],
+    phantom: Annotated[list[str] | None, typer.Option(help="May be given again. All of them.")] = None,
+    k: Annotated[str, typer.Option(help="Correlations, with commas between.")] = "100,75,50",
+    seeds: Annotated[int, typer.Option(min=1, help="Networks for each.")] = 3,
+    as_json: Json = False,
+) -> None:
+    """Train networks on planted correlations; switch the shortcut exactly, and see how far they move."""
+    from fastdime.data.phantoms.design import parse_k
+    from fastdime.data.phantoms.phantom import STUDIES
+    from fastdime.experiments.dose import dose_response as run
+
+    ks = [value for value in map(parse_k, k.split(",")) if value is not None]
+    with progress_of("networks") as progress:
+        rows = list(run(phantom or list(STUDIES), ks, seeds, out, progress))
     if as_json:
         print(json.dumps({"rows": rows}))
     else:

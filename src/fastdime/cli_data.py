@@ -1,14 +1,22 @@
 """Commands that make and show data sets."""
 
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from fastdime.errors import InputError
-from fastdime.terminal import progress_of
+from fastdime.errors import InputError, expected
+from fastdime.terminal import interrupt_later, print_numbers, progress_of
 
-app = typer.Typer(help="Make data sets with exact truth, and look at them.")
+SOME_FAILED = 3  # exit code: done, but some images could not be used
+
+app = typer.Typer(help="Make tables of images, look at them, and draw images with exact truth.")
+
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+Root = Annotated[
+    Path | None, typer.Option(help="Folder that paths in the table are relative to; that of the table.")
+]
 
 
 @app.command()
@@ -20,15 +28,27 @@ def phantom(
     seed: Annotated[int, typer.Option(help="Of the subjects; another seed is other people.")] = 0,
     size: Annotated[int, typer.Option(help="Pixels of a side, 32 to 224.")] = 64,
     dial: Annotated[list[str] | None, typer.Option(help="A dial, e.g. --dial contrast=0.5.")] = None,
+    split: Annotated[
+        list[str] | None, typer.Option(help="A part and its share, e.g. --split train=0.9 --split val=0.1.")
+    ] = None,
+    truth: Annotated[bool, typer.Option(help="Write the exact counterfactuals too.")] = True,
 ) -> None:
     """Write synthetic images whose exact counterfactual is known."""
     from fastdime.configs import checked
     from fastdime.data.phantoms.design import Dials
-    from fastdime.data.phantoms.write import PhantomSet, write_phantom
+    from fastdime.data.phantoms.write import SPLITS, PhantomSet, write_phantom
 
     dials = checked(Dials, _numbers(dial or []), "dials", InputError)
+    splits = {part: _share(part, share) for part, share in _numbers(split or []).items()} or SPLITS
     with progress_of("images") as progress:
-        print(write_phantom(out, PhantomSet(name, n, k, seed, size, dials), progress))
+        print(write_phantom(out, PhantomSet(name, n, k, seed, size, dials, splits, truth), progress))
+
+
+def _share(part: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise InputError(expected(f"--split {part}", "a share, e.g. train=0.9", repr(text))) from None
 
 
 def _numbers(items: list[str]) -> dict[str, Any]:
@@ -46,3 +66,145 @@ def show(
     from fastdime.data.phantoms.show import draw_set
 
     print(draw_set(folder, out, limit))
+
+
+@app.command()
+def table(
+    name: Annotated[str, typer.Argument(help="celeba, chexpert, nih, isic or own.")],
+    root: Annotated[Path, typer.Argument(help="Folder with the images.")],
+    annotations: Annotated[Path | None, typer.Option(help="CSV with labels, joined by image name.")] = None,
+    out: Annotated[Path | None, typer.Option(help="CSV to write; ROOT/fastdime.csv unless given.")] = None,
+    task: Annotated[str | None, typer.Option(help="Label column, if not that of the paper.")] = None,
+    shortcut: Annotated[str | None, typer.Option(help="Label column, if not that of the paper.")] = None,
+    path_column: Annotated[str, typer.Option(help="Own data: column with the image files.")] = "path",
+    id_column: Annotated[str, typer.Option(help="Own data: column with names of images.")] = "id",
+    group: Annotated[str | None, typer.Option(help="Own data: column with the patient.")] = None,
+) -> None:
+    """Write the table of a data set: images, labels and split, for all other commands."""
+    from fastdime.data.studies.catalog import read_study
+    from fastdime.data.studies.own import ColumnNames, read_own
+    from fastdime.data.table import write_table
+
+    if name == "own":
+        names = ColumnNames(path_column, id_column, group, task, shortcut)
+        joined = read_own(root, annotations, names)
+    else:
+        joined = read_study(name, root, annotations, task=task, shortcut=shortcut)
+    written = write_table(joined.table, out or root / "fastdime.csv", root)
+    print(joined.sentence(), file=sys.stderr)
+    print(written)
+    _tell_root(written, root)
+
+
+def _tell_root(written: Path, root: Path) -> None:
+    if written.resolve().parent != root.resolve():
+        print(f"its paths are relative to {root}: use it with --root {root}", file=sys.stderr)
+
+
+@app.command()
+def inspect(
+    source: Annotated[str, typer.Argument(help="Table, or folder of images.")],
+    task: Annotated[str | None, typer.Option(help="Label column; `task` unless given.")] = None,
+    shortcut: Annotated[str | None, typer.Option(help="Label column; `shortcut` unless given.")] = None,
+    group: Annotated[str | None, typer.Option(help="Column of patients; `patient` unless given.")] = None,
+    root: Root = None,
+    check: Annotated[bool, typer.Option("--check", help="Open every image; look for duplicates.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Count images by split, task and shortcut, and look at the files."""
+    from fastdime.data.inspect import Roles, as_text
+    from fastdime.data.inspect import inspect as run
+    from fastdime.data.table import read_table
+
+    images = read_table(source, group=group, root=root)
+    with progress_of("images") as progress:
+        result = run(images, Roles(task, shortcut, group), check=check, progress=progress)
+    if as_json:
+        print_numbers(result, as_json)
+    else:
+        print(as_text(result))
+    if result["files"]["unreadable"]:
+        raise typer.Exit(SOME_FAILED)
+
+
+@app.command()
+def pseudo_label(
+    source: Annotated[Path, typer.Argument(help="Table of which some images are labelled.")],
+    column: Annotated[str, typer.Option(help="Label column: 0, 1 or blank.")],
+    out: Annotated[Path, typer.Option(help="CSV to write.")],
+    high: Annotated[float, typer.Option(help="Label 1 above this probability.")] = 0.8,
+    low: Annotated[float, typer.Option(help="Label 0 below this probability.")] = 0.01,
+    model: Annotated[str | None, typer.Option(help="Trained classifier; one is fitted unless given.")] = None,
+    work: Annotated[Path | None, typer.Option(help="Folder of the fit; OUT without .csv.")] = None,
+    recipe: Annotated[str, typer.Option(help="small, celeba or medical, as for `train task`.")] = "small",
+    architecture: Annotated[str | None, typer.Option(help="Network, e.g. densenet121; the recipe's.")] = None,
+    change: Annotated[
+        list[str] | None, typer.Option("--set", help="A setting, e.g. --set steps=500.")
+    ] = None,
+    size: Annotated[int | None, typer.Option(help="Resize the shorter side to this and crop.")] = None,
+    channels: Annotated[
+        int | None, typer.Option(help="1 or 3; as the first image has, unless given.")
+    ] = None,
+    convert_channels: Annotated[bool, typer.Option(help="Turn gray into colour or back.")] = False,
+    group: Annotated[str | None, typer.Option(help="Column of patients; `patient` unless given.")] = None,
+    root: Root = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, mps.")] = "auto",
+    as_json: Json = False,
+) -> None:
+    """Label images that nobody labelled, where a classifier of the labelled ones is sure."""
+    with interrupt_later():
+        from fastdime.configs import changes
+        from fastdime.data.table import check_table_name, read_table, write_table
+        from fastdime.experiments import pseudo_labels as run
+        from fastdime.experiments.predictions import Reading
+        from fastdime.training.settings import TrainSettings
+
+    check_table_name(out)  # before hours of work
+    table = read_table(source, group=group, root=root)
+    fit = run.Fit(
+        work or out.with_suffix(""), recipe, architecture, changes(change or [], TrainSettings), device
+    )
+    done = run.pseudo_label(
+        table,
+        run.Rule(column, high, low, group),
+        fit if model is None else model,
+        Reading(size, channels, convert_channels),
+        progress_of,
+    )
+    folder = root or source.parent
+    written = write_table(done.table, out, folder)
+    print_numbers({"table": str(written), **done.report}, as_json)
+    _tell_root(written, folder)
+    if done.report["unreadable"]:
+        raise typer.Exit(SOME_FAILED)
+
+
+@app.command()
+def prepare(
+    source: Annotated[str, typer.Argument(help="Table, or folder of images.")],
+    out: Annotated[Path, typer.Option(help="Folder for images and table.csv; run again to go on.")],
+    like: Annotated[str | None, typer.Option(help="As published for celeba, chexpert, nih or isic.")] = None,
+    size: Annotated[int | None, typer.Option(help="Pixels of a side.")] = None,
+    channels: Annotated[int | None, typer.Option(help="1 or 3; as the file has, unless given.")] = None,
+    fit: Annotated[str | None, typer.Option(help="crop the centre, or stretch both sides.")] = None,
+    smooth: Annotated[str | None, typer.Option(help="bilinear or bicubic.")] = None,
+    root: Root = None,
+) -> None:
+    """Write images of one size and depth once, with a table of them."""
+    from fastdime.configs import checked
+    from fastdime.data.forms import Form
+    from fastdime.data.prepare import prepare as run
+    from fastdime.data.studies.catalog import study
+    from fastdime.data.table import read_table
+
+    given = {"size": size, "channels": channels, "fit": fit, "smooth": smooth}
+    values = study(like).form.model_dump() if like else {}
+    values |= {name: value for name, value in given.items() if value is not None}
+    form = checked(Form, values, "form of the images", InputError)
+    with progress_of("images") as progress:
+        done = run(read_table(source, root=root), out, form, progress)
+    print(done.table)
+    if done.errors:
+        count, first = len(done.errors), done.errors[0]
+        print(f"images that could not be used: {count}; the first: {first}", file=sys.stderr)
+        raise typer.Exit(SOME_FAILED)

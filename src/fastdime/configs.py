@@ -2,9 +2,9 @@
 
 import inspect
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError, validate_call
 
@@ -28,6 +28,42 @@ def called(function: Callable[..., Result], arguments: Mapping[str, Any], where:
         return validate_call(function)(**arguments)
     except ValidationError as error:
         raise InputError(_refusal(error, where, [*inspect.signature(function).parameters])) from None
+
+
+def changes(
+    items: Iterable[str], model: type[BaseModel] | None = None, option: str = "--set"
+) -> dict[str, Any]:
+    """Parse NAME=VALUE items of an option, for the fields of a model if one is given.
+
+    A value with commas is a list, and "none" may be a word or, where a field may be None, nothing.
+
+    >>> class Some(BaseModel):
+    ...     speed: float | None = 1.0
+    >>> changes(["speed=none"], Some), changes(["speed=2,3"], Some)
+    ({'speed': None}, {'speed': [2, 3]})
+    """
+    found: dict[str, Any] = {}
+    fields = model.model_fields if model is not None else {}
+    for item in items:
+        name, equals, text = item.partition("=")
+        if not equals:
+            raise InputError(expected(option, "NAME=VALUE", repr(item)))
+        kinds = fields[name].annotation if name in fields else None
+        values = [_value(part) for part in text.split(",")]
+        found[name] = values if "," in text or get_origin(kinds) is tuple else values[0]
+        if text.lower() == "none" and type(None) in get_args(kinds):
+            found[name] = None
+    return found
+
+
+def _value(text: str) -> Any:
+    words = {"true": True, "false": False}
+    if text.lower() in words:
+        return words[text.lower()]
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return text
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -48,6 +48,12 @@ def progress_of(what: str) -> Iterator[Shown]:
 
 
 @contextmanager
+def silence_of(what: str) -> Iterator[Shown]:
+    """Show nothing, in the place of `progress_of`."""
+    yield _Bar(lambda **fields: None)
+
+
+@contextmanager
 def _bar(what: str) -> Iterator[Shown]:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn

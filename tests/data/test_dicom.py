@@ -7,6 +7,7 @@ import torch
 from numpy.typing import NDArray
 
 from fastdime.data.io import Picture, read, write_image
+from fastdime.data.table import read_table
 from fastdime.errors import DataError
 from fastdime.pixels import to_integers
 
@@ -81,3 +82,48 @@ def test_dicom_with_more_pixels_than_it_says(tmp_path: Path) -> None:
     path = dicom(tmp_path / "a.dcm", np.zeros((2, 4, 4), np.uint16))
     with pytest.raises(DataError, match=r"a\.dcm: expected one frame, got pixels of shape \(2, 4, 4\)"):
         read(path)
+
+
+def test_a_folder_of_dicom_files_knows_its_patients(tmp_path: Path) -> None:
+    array = np.arange(8, dtype=np.uint16).reshape(2, 4)
+    for name, fields in {
+        "x/1.2.840.7": {"PatientID": "0042"},
+        "x/1.2.840.8": {"PatientID": "17 "},
+        "y/a.dcm": {},
+        "y/b": {"PatientID": "0042"},
+        "y/DICOMDIR": {"PatientID": "index"},
+    }.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        dicom(tmp_path / name, array, **fields)
+    (tmp_path / "y/notes").write_text("no image")
+    (tmp_path / "y/broken.dcm").write_text("no DICOM either")
+    table = read_table(tmp_path)
+    assert table.ids == ("x/1.2.840.7", "x/1.2.840.8", "y/a", "y/b", "y/broken")
+    assert table.groups["patient"] == ("0042", "17", "", "0042", "")
+    assert table.groups["class"] == ("x", "x", "y", "y", "y")
+    assert len(set(table.grouping("patient"))) == 4
+    assert read(table.paths[0]).bits == 16
+    with pytest.raises(DataError, match=r"broken\.dcm: expected an image that can be decoded"):
+        read(table.paths[-1])
+    assert read_table(tmp_path / "x/1.2.840.7").ids == ("1.2.840.7",)
+
+
+def test_twelve_bits_stay_apart(tmp_path: Path) -> None:
+    array = np.arange(4096, dtype=np.uint16).reshape(64, 64)
+    picture = read(dicom(tmp_path / "a", array, BitsStored=12, HighBit=11))
+    assert len(picture.x.unique()) == 4096
+
+
+def test_a_table_of_grays(tmp_path: Path) -> None:
+    from pydicom.dataset import Dataset
+
+    table = Dataset()
+    table.LUTDescriptor = [4, 10, 12]  # four entries, for values from 10 on, of 12 bits
+    table.add_new("LUTData", "US", [0, 100, 3000, 4095])
+    array = np.array([[5, 10, 11], [12, 13, 99]], np.uint16)
+    wanted = np.array([[0, 0, 100], [3000, 4095, 4095]]) / 4095
+    picture = read(dicom(tmp_path / "a", array, VOILUTSequence=[table]))
+    assert np.array_equal(levels(picture)[..., 0], np.rint(wanted * 65535))
+    window = {"WindowCenter": 10.5, "WindowWidth": 11}  # has precedence
+    picture = read(dicom(tmp_path / "b", array, VOILUTSequence=[table], **window))
+    assert np.array_equal(levels(picture)[..., 0], np.rint(np.clip((array - 5.0) / 10, 0, 1) * 65535))

@@ -157,6 +157,28 @@ def test_size_shortens_the_shorter_side_and_cuts_the_centre(tmp_path: Path, arra
         read(path, size=0)
 
 
+@pytest.mark.parametrize("smooth", ["bilinear", "bicubic"])
+@pytest.mark.parametrize("deep", [False, True])
+def test_stretch_is_the_antialiased_resize_of_torch(tmp_path: Path, smooth: str, deep: bool) -> None:
+    gray = RNG.integers(0, 256, (40, 30), dtype=np.uint8)
+    path = save(tmp_path / "a.png", gray.astype(np.uint16) * 257 if deep else gray)
+    picture = read(path, size=16, fit="stretch", smooth=smooth)
+    x = torch.from_numpy(gray).float()[None, None] / 127.5 - 1
+    wanted = torch.nn.functional.interpolate(x, (16, 16), mode=smooth, antialias=True).clamp(-1, 1)
+    assert (picture.x - wanted[0]).abs().max() < (1e-4 if deep else 1.01 / 127.5)
+    cut = read(path, size=16, smooth=smooth)
+    wanted = torch.nn.functional.interpolate(x, (21, 16), mode=smooth, antialias=True).clamp(-1, 1)
+    assert (cut.x - wanted[0, :, 2:18]).abs().max() < (1e-4 if deep else 1.01 / 127.5)
+
+
+def test_ways_to_fit_are_named(tmp_path: Path) -> None:
+    path = save(tmp_path / "a.png", GRAY)
+    with pytest.raises(InputError, match="fit: expected one of crop, stretch, got 'strech'; did you mean"):
+        read(path, size=4, fit="strech")
+    with pytest.raises(InputError, match="smooth: expected one of bilinear, bicubic, got 'lanczos'"):
+        read(path, size=4, smooth="lanczos")
+
+
 def test_a_resize_cannot_ask_for_endless_memory(tmp_path: Path) -> None:
     path = save(tmp_path / "line.png", np.zeros((1, 4000), np.uint8))
     with pytest.raises(DataError, match=r"line\.png: expected 1 to \d+ pixels, got 512 x 2048000"):

@@ -1,12 +1,13 @@
 import errno
 import math
 import os
+import re
 import time
 from pathlib import Path
 
 import pytest
 
-from fastdime.data.table import Table, read_table
+from fastdime.data.table import Table, read_table, write_table
 from fastdime.errors import DataError, InputError
 
 
@@ -26,11 +27,11 @@ def touch(folder: Path, *names: str) -> Path:
 def test_csv_columns_become_labels_or_text(tmp_path: Path) -> None:
     text = (
         ",path,id,label,soft,flag,split,patient,odd\n0,b/a.png,A 1,1,0.5,True,train,007,1_0\n"
-        '1,/x/c.dcm,"q,2",,-1e-3,false,NA,010,2\n\n2,../d.jpg,z,nan,.5,TRUE,test,011,1e999\n'
+        f'1,{tmp_path}/x/c.dcm,"q,2",,-1e-3,false,NA,010,2\n\n2,b/../d.jpg,z,nan,.5,TRUE,test,011,1e999\n'
     )
     result = read_table(table(tmp_path, "\ufeff" + text))  # as Excel writes it
     assert result.ids == ("A 1", "q,2", "z")
-    assert result.paths == (tmp_path / "b/a.png", Path("/x/c.dcm"), tmp_path / "../d.jpg")
+    assert result.paths == (tmp_path / "b/a.png", tmp_path / "x/c.dcm", tmp_path / "b/../d.jpg")
     assert result.column("label")[0] == 1
     assert all(math.isnan(value) for value in result.column("label")[1:])
     assert set(result.labels) == {"label", "soft", "flag"}
@@ -54,7 +55,7 @@ def test_ids_come_from_the_paths(tmp_path: Path) -> None:
         "h.v2.bmp",
         "x/../i.dcm",
     ]
-    result = read_table(table(tmp_path, "\n".join(["path", *paths])))
+    result = read_table(table(tmp_path, "\n".join(["path", *paths])), root="/")
     assert result.ids == ("a", "b/c", "1.2.840.7", "1.2.840.8", "d/e", "/f/g", "h.v2", "i")
 
 
@@ -73,6 +74,76 @@ def test_wrong_columns_are_named(tmp_path: Path) -> None:
         result.column("cardiomegaly")
     with pytest.raises(InputError, match="column 'PM': expected numbers, got 'O' for image 'b'"):
         result.column("PM")
+    with pytest.raises(InputError, match="column: expected one of Cardiomegaly, PM, got 'PN'"):
+        result.text("PN")
+
+
+def test_labels_of_yes_and_no(tmp_path: Path) -> None:
+    path = table(tmp_path, "path,a,b,c\nx.png,1,0,1\ny.png,,2,1\n\nz.png,0,0.5,no\n")
+    result = read_table(path)
+    assert result.binary("a")[::2] == (1, 0)
+    assert math.isnan(result.binary("a")[1])
+    place = rf"^{re.escape(str(path))} line "
+    with pytest.raises(DataError, match=place + "3 column 'b' of image 'y': expected 0, 1 or blank, got 2;"):
+        result.binary("b")
+    with pytest.raises(DataError, match=place + "5 column 'b' of image 'z': .*, got 0.5;"):
+        result.take([2]).binary("b")
+    with pytest.raises(InputError, match=place + "5 column 'c': expected numbers, got 'no' for image 'z'"):
+        result.binary("c")
+    with pytest.raises(DataError, match=r"^column 'y' of image 'i': expected 0, 1 or blank, got -1"):
+        Table(("i",), (Path("i.png"),), {"y": (-1.0,)}).binary("y")
+
+
+def test_names_of_columns_are_free(tmp_path: Path) -> None:
+    path = table(tmp_path, "file,name,person,path\na.png,u,1,7\nb.png,v,2,8\n")
+    result = read_table(path, path_column="file", id_column="name", group="person")
+    assert (result.ids, result.paths) == (("u", "v"), (tmp_path / "a.png", tmp_path / "b.png"))
+    assert (result.labels, result.groups) == ({"path": (7, 8)}, {"person": ("1", "2")})
+    with pytest.raises(DataError, match=r"t\.csv: expected a column 'patient', got columns 'file', 'name'"):
+        read_table(path, path_column="file", group="patient")
+
+
+def test_groups_are_text_and_blank_ones_stand_alone(tmp_path: Path) -> None:
+    big = 2**60
+    path = table(tmp_path, f"path,split,patient,soft,uid\na,1,7,.5,{big}\nb,2,,,{big + 1}\nc,1,,1,3\n")
+    result = read_table(path)
+    assert result.groups["patient"] == ("7", "", "")
+    assert result.groups["split"] == ("1", "2", "1")
+    assert result.text("soft") == ("0.5", "", "1")
+    assert result.text("uid") == (str(big), str(big + 1), "3")  # as floats the first two would be equal
+    assert len(set(result.grouping("patient"))) == 3
+    assert result.grouping("split") == ("1", "2", "1")
+
+
+def test_images_stay_below_the_root(tmp_path: Path) -> None:
+    path = table(touch(tmp_path, "a/x.png"), f"path,y\nx.png,1\n\n{tmp_path}/a/y.png,1\n")
+    assert read_table(path, root=tmp_path / "a").paths == (tmp_path / "a/x.png", tmp_path / "a/y.png")
+    for cell, root in (("../x.png", None), ("/etc/x.png", None), ("b/../../x.png", tmp_path / "a")):
+        table(tmp_path, f"path\na.png\n{cell}\n")
+        with pytest.raises(
+            DataError, match=rf"t\.csv line 3: expected an image below .*, got '{cell}'; .*--root"
+        ):
+            read_table(path, root=root)
+
+
+def test_what_is_written_is_read_again(tmp_path: Path) -> None:
+    labels = {"y": (1.0, math.nan), "soft": (0.1 + 0.2, -1e-9)}
+    groups = {"split": ("train", "1"), "note": ('a "b", c\nd', ""), "patient": ("007", "8")}
+    before = Table(("u", "v"), (tmp_path / "i/a.png", tmp_path / "i/b.png"), labels, groups)
+    path = write_table(before, tmp_path / "t.csv", tmp_path / "i")
+    after = read_table(path, root=tmp_path / "i")
+    assert (after.ids, after.paths, after.groups) == (before.ids, before.paths, before.groups)
+    assert after.labels["soft"] == labels["soft"]
+    assert after.labels["y"][0] == 1
+    assert math.isnan(after.labels["y"][1])
+    with pytest.raises(DataError, match=r"image 'u': expected a file below .*/j, got .*--root"):
+        write_table(before, tmp_path / "t.csv", tmp_path / "j")
+    for name in ("t.tsv", "t", "none/t.csv"):
+        with pytest.raises(InputError, match=r"table to write: expected a file that ends with \.csv"):
+            write_table(before, tmp_path / name, tmp_path)
+    odd = Table(("u",), (tmp_path / "\udcff.png",))
+    with pytest.raises(DataError, match="expected file names in UTF-8"):
+        write_table(odd, tmp_path / "t.csv", tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,8 @@
 """The overhead bench measures what it says; how much is for a quiet machine to tell."""
 
-from fastdime.experiments.bench import overhead, peak_memory
+import pytest
+
+from fastdime.experiments.bench import overhead, peak_memory, training_speed
 
 
 def test_overhead() -> None:
@@ -12,3 +14,13 @@ def test_overhead() -> None:
 
 def test_peak_memory_is_that_of_a_process_of_its_own() -> None:
     assert 100 < peak_memory(1) < 4000
+
+
+def test_training_speed() -> None:
+    found = training_speed(1)
+    assert 1.5e6 < found["parameters"] < 2.5e6
+    assert found["seconds"] >= 1
+    assert found["images_per_second_per_core"] * found["threads"] == pytest.approx(
+        found["images_per_second"], abs=0.1
+    )
+    assert found["images_per_cpu_second"] > 0

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,9 +13,12 @@ import pytest
 import torch
 
 from fastdime import toy
+from fastdime.data.io import read
 from fastdime.errors import InputError
 from fastdime.pixels import to_integers
 from fastdime.training.denoising import Denoising, UNetShape
+from fastdime.training.devices import accelerator_for
+from fastdime.training.journal import Journal
 from fastdime.training.loop import Trainer
 from fastdime.training.order import batch_rows
 from fastdime.training.pictures import Pictures, split
@@ -74,6 +78,127 @@ def test_killed_and_restarted_it_ends_the_same(tmp_path: Path) -> None:
         process.wait()
     assert start(broken).wait() == 0
     assert losses(broken) == losses(whole)
+    assert events(broken) == events(whole)
+    for name, weight in kept(whole).items():
+        assert torch.equal(kept(broken)[name], weight), name
+    one, other = ({p.name: p.read_bytes() for p in (run / "samples").iterdir()} for run in (whole, broken))
+    assert one == other
+
+
+def kept(folder: Path) -> dict[str, torch.Tensor]:
+    best = torch.load(folder / "checkpoint.pt", weights_only=True)["best"]
+    assert best
+    return best
+
+
+def events(folder: Path) -> dict[str, list[tuple[int, float]]]:
+    """Read what TensorBoard would draw."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    read = EventAccumulator(str(folder / "tensorboard"))
+    read.Reload()
+    return {tag: [(one.step, one.value) for one in read.Scalars(tag)] for tag in read.Tags()["scalars"]}
+
+
+def test_tensorboard_has_what_the_log_has(tmp_path: Path) -> None:
+    Trainer(task(), SETTINGS, tmp_path).run()
+    found = events(tmp_path)
+    assert found.keys() == {"train/loss", "train/rate", "train/norm", "valid/loss"}
+    logged = {entry["step"]: entry["loss"] for entry in losses(tmp_path) if "loss" in entry}
+    assert [step for step, _ in found["train/loss"]] == list(range(1, 41))
+    for step, value in found["train/loss"]:
+        assert value == pytest.approx(logged[step], rel=1e-6)
+
+
+def test_a_run_from_before_tensorboard_gets_its_curve(tmp_path: Path) -> None:
+    journal = Journal(tmp_path, 0)
+    for step in range(1, 7):
+        journal.write(step, {"loss": 1 / step})
+    journal.close()
+    shutil.rmtree(tmp_path / "tensorboard")
+    later = Journal(tmp_path, 4)  # the checkpoint is of update 4
+    later.write(5, {"loss": 7.0})
+    later.close()
+    assert events(tmp_path)["train/loss"] == [
+        (step, pytest.approx(value)) for step, value in [(1, 1), (2, 1 / 2), (3, 1 / 3), (4, 1 / 4), (5, 7)]
+    ]
+    assert [entry["step"] for entry in losses(tmp_path)] == [1, 2, 3, 4, 5]
+
+
+def test_pictures_on_the_way(tmp_path: Path) -> None:
+    settings = SETTINGS.model_copy(update={"sample_every": 15})
+    Trainer(task(), settings, tmp_path).run()
+    assert sorted(path.stem for path in (tmp_path / "samples").iterdir()) == ["0000015", "0000030", "0000040"]
+    assert read(tmp_path / "samples" / "0000040.png").x.shape == (1, 6 * 34 + 2, 8 * 34 + 2)
+
+
+class Exact(torch.nn.Module):
+    """The exact denoiser of the toy world, with a weight that tells where it is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.place = torch.nn.Parameter(torch.zeros(1))
+        self.network = toy.denoiser().network
+
+    def forward(self, x_t: torch.Tensor, times: torch.Tensor) -> torch.Tensor:
+        return self.network(x_t, times)
+
+
+def test_the_picture_shows_images_noise_and_what_is_made_of_it() -> None:
+    picture = task().picture(Exact())
+    image, noised, denoised, noisier, cleaned, sample = (
+        picture[:, 2 + 34 * row : 34 + 34 * row, 2:34] for row in range(6)
+    )
+    assert torch.equal(image, task().valid.x(torch.tensor([0]))[0])
+    assert (denoised - image).abs().mean() < 0.2 * (noised - image).abs().mean()
+    assert (cleaned - image).abs().mean() < 0.5 * (noisier - image).abs().mean()
+    assert sample.std() < 0.5  # the background is smooth: noise would have about .7 after clipping
+
+
+def test_a_run_of_an_older_version_goes_on(tmp_path: Path) -> None:
+    """Fields that came later mean what was done before."""
+    Trainer(task(), SETTINGS, tmp_path)
+    path = tmp_path / "config.json"
+    config = json.loads(path.read_text())
+    for name in ("optimizer",):
+        assert config["settings"].pop(name)
+    path.write_text(json.dumps(config))
+    Trainer(task(), SETTINGS, tmp_path)
+    with pytest.raises(InputError, match=r"settings.optimizer = 'adam', where the run has 'adamw'"):
+        Trainer(task(), SETTINGS.model_copy(update={"optimizer": "adam"}), tmp_path)
+
+
+def test_a_loss_that_is_not_finite_ends_it(tmp_path: Path) -> None:
+    settings = SETTINGS.model_copy(update={"learning_rate": 1e30, "warmup": 0, "clip": None})
+    with pytest.raises(InputError, match="loss: expected a finite number, got nan at update"):
+        Trainer(task(), settings, tmp_path).run()
+
+
+def test_how_it_goes_is_told(tmp_path: Path) -> None:
+    notes: list[str] = []
+    done: list[float] = []
+    Trainer(task(), SETTINGS, tmp_path).run(lambda step, of: done.append(step / of), notes.append)
+    assert done[-1] == 1
+    assert notes[0].startswith("loss ")
+    assert "best validation" in notes[-1]
+
+
+@pytest.mark.parametrize(
+    ("device", "precision", "sentence"),
+    [
+        ("cpu", "fp16", "precision: expected no or bf16 on a CPU, got fp16"),
+        ("gpu", "no", "--device: expected one of auto, cpu, cuda, mps"),
+    ],
+)
+def test_what_the_machine_has_not(device: str, precision: str, sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        accelerator_for(device, precision)
+
+
+def test_another_precision_needs_another_process() -> None:
+    accelerator_for("cpu", "no")
+    with pytest.raises(InputError, match="training: expected the device and precision of the first"):
+        accelerator_for("cpu", "bf16")
 
 
 def start(folder: Path) -> subprocess.Popen[bytes]:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import torch
@@ -18,18 +18,19 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps, TiffImagePlugin, UnidentifiedImageError
 from torch import Tensor
 
-from fastdime.errors import DataError, FastdimeError, InputError, expected
+from fastdime.data.dicom import decode_dicom
+from fastdime.data.forms import Fit, Smooth
+from fastdime.data.levels import LEFT_OUT, Levels, check_pixels
+from fastdime.errors import DataError, FastdimeError, InputError, expected, unknown
 from fastdime.files import write_atomically
 from fastdime.pixels import from_integers, to_integers
 
 FORMATS = ("PNG", "JPEG", "TIFF", "BMP")
 KINDS = "a PNG, JPEG, TIFF, BMP, DICOM or .npy image"
-MOST_PIXELS = 2**28 // 3  # what Pillow calls a decompression bomb
-LEFT_OUT = "mend the file or leave it out of the table"
 PNG_GRAY = 0  # colour type in the header
 WHITE_IS_ZERO = 0  # photometric interpretation in a TIFF
 
-Levels = NDArray[np.unsignedinteger[Any]]  # (h, w, c), uint8 or uint16 as in the file
+FILTERS = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
 
 
 @dataclass(frozen=True)
@@ -46,14 +47,23 @@ class Picture:
 
 
 def read(
-    path: str | Path, *, channels: int | None = None, size: int | None = None, convert: bool = False
+    path: str | Path,
+    *,
+    channels: int | None = None,
+    size: int | None = None,
+    convert: bool = False,
+    fit: Fit = "crop",
+    smooth: Smooth = "bilinear",
 ) -> Picture:
     """Read one image.
 
     Args:
         channels: 1 or 3, if the file must have so many; colour whose three channels are equal counts as gray.
-        size: shorten the shorter side to this (bilinear, antialiased) and cut the centre square out.
+        size: pixels of a side of the square that the image is made.
         convert: make gray from colour by luminance, or 8-bit colour from gray, instead of refusing it.
+        fit: how it becomes a square: "crop" brings the shorter side to `size` and cuts the centre out,
+            "stretch" brings both sides to it, so that nothing is lost but the proportions.
+        smooth: "bilinear" or "bicubic", both antialiased.
 
     Raises:
         DataError: the file cannot be used; one sentence that names it.
@@ -61,27 +71,38 @@ def read(
     file = Path(path)
     if channels not in (None, 1, 3):
         raise InputError(expected("channels", "1 or 3", channels))
+    for name, given, known in (("fit", fit, get_args(Fit)), ("smooth", smooth, FILTERS)):
+        if given not in known:
+            raise InputError(unknown(name, given, known))
     levels = _with_channels(file, _decode(file), channels, convert)
-    levels = _fit(file, levels, size, Image.Resampling.BILINEAR)
+    levels = _fit(file, levels, size, FILTERS[smooth], fit)
     bits = 8 * levels.dtype.itemsize
     return Picture(from_integers(_to_tensor(levels), bits), bits)
 
 
-def write_image(path: str | Path, x: Float[Tensor, "c h w"], bits: int = 8) -> None:
-    """Write a PNG: gray of 8 or 16 bits, or 8-bit colour; the same pixels always give the same bytes."""
+def write_image(path: str | Path, x: Float[Tensor, "c h w"], bits: int = 8, *, durable: bool = True) -> None:
+    """Write a PNG: gray of 8 or 16 bits, or 8-bit colour; the same pixels always give the same bytes.
+
+    Args:
+        durable: as for `write_atomically`.
+    """
     if x.ndim != 3 or x.shape[0] not in (1, 3) or (x.shape[0] == 3 and bits == 16):
         got = f"shape {tuple(x.shape)} with {bits} bits"
         raise InputError(expected("image to write", "(1, h, w), or (3, h, w) with 8 bits", got))
     if not bool((x.abs() <= 1 + 1e-5).all()):
         raise InputError(expected("image to write", "numbers in [-1, 1]", _span(x.cpu().numpy())))
-    _save(path, _unsigned(to_integers(x, bits).permute(1, 2, 0), bits))
+    _save(path, _unsigned(to_integers(x, bits).permute(1, 2, 0), bits), durable)
 
 
-def write_mask(path: str | Path, mask: Bool[Tensor, "1 h w"]) -> None:
-    """Write a mask as a PNG of 0 and 255."""
+def write_mask(path: str | Path, mask: Bool[Tensor, "1 h w"], *, durable: bool = True) -> None:
+    """Write a mask as a PNG of 0 and 255.
+
+    Args:
+        durable: as for `write_atomically`.
+    """
     if mask.ndim != 3 or mask.shape[0] != 1 or mask.dtype != torch.bool:
         raise InputError(expected("mask to write", "(1, h, w) bool", f"{tuple(mask.shape)} {mask.dtype}"))
-    _save(path, mask.permute(1, 2, 0).cpu().numpy().astype(np.uint8) * np.uint8(255))
+    _save(path, mask.permute(1, 2, 0).cpu().numpy().astype(np.uint8) * np.uint8(255), durable)
 
 
 def read_mask(path: str | Path, *, size: int | None = None) -> Bool[Tensor, "1 h w"]:
@@ -108,13 +129,13 @@ def _to_pillow(levels: NDArray[Any]) -> Image.Image:
     return Image.fromarray(levels[..., 0] if levels.shape[2] == 1 else levels)
 
 
-def _save(path: str | Path, levels: Levels) -> None:
+def _save(path: str | Path, levels: Levels, durable: bool) -> None:
     file = Path(path)
     if file.suffix.lower() != ".png":
         raise InputError(expected("image to write", "a name that ends with .png", repr(file.name)))
     buffer = BytesIO()
     _to_pillow(levels).save(buffer, format="PNG")
-    write_atomically(file, buffer.getvalue())
+    write_atomically(file, buffer.getvalue(), durable=durable)
 
 
 def _decode(file: Path) -> Levels:
@@ -142,18 +163,13 @@ def _decoder(file: Path) -> Callable[[Path], Levels]:
     if head.startswith(b"\x93NUMPY") or file.suffix.lower() == ".npy":
         return _decode_numpy
     if head[128:] == b"DICM" or file.suffix.lower() in (".dcm", ".dicom"):
-        return _decode_dicom
+        return decode_dicom
     return _decode_pillow
-
-
-def _check_pixels(file: Path, height: int, width: int) -> None:
-    if not 0 < height * width <= MOST_PIXELS:
-        raise DataError(expected(str(file), f"1 to {MOST_PIXELS} pixels", f"{height} x {width}", LEFT_OUT))
 
 
 def _decode_pillow(file: Path) -> Levels:
     with Image.open(file, formats=FORMATS) as image:
-        _check_pixels(file, image.height, image.width)
+        check_pixels(file, image.height, image.width)
         frames = getattr(image, "n_frames", 1)
         if frames > 1 and image.format in ("PNG", "TIFF"):  # a JPEG may hold small copies of itself
             raise DataError(expected(str(file), "one frame", f"{frames} frames", "save them one by one"))
@@ -216,7 +232,7 @@ def _decode_numpy(file: Path) -> Levels:
     if array.ndim != 2 and first == last:  # channels at neither end, or nobody knows at which
         raise DataError(expected(str(file), "shape (h, w), (c, h, w) or (h, w, c)", array.shape, LEFT_OUT))
     array = array.transpose(1, 2, 0) if first else array if last else array[..., None]
-    _check_pixels(file, *array.shape[:2])
+    check_pixels(file, *array.shape[:2])
     if array.dtype == np.uint8 or (array.dtype == np.uint16 and array.shape[2] == 1):
         return np.array(array, dtype=array.dtype.newbyteorder("="))
     if array.dtype.kind != "f":
@@ -239,49 +255,6 @@ def _span(values: NDArray[Any]) -> str:
     return f"{values.min():g} to {values.max():g}" if values.size else "no pixels"
 
 
-def _decode_dicom(file: Path) -> Levels:
-    import pydicom
-    from pydicom.pixels import apply_modality_lut
-
-    data = pydicom.dcmread(file)
-    frames, meaning = int(data.get("NumberOfFrames") or 1), str(data.PhotometricInterpretation)
-    if frames > 1:
-        raise DataError(expected(str(file), "one frame", f"{frames} frames", "save them one by one"))
-    if meaning not in ("MONOCHROME1", "MONOCHROME2"):
-        raise DataError(expected(str(file), "MONOCHROME1 or MONOCHROME2", meaning, "save it as PNG"))
-    _check_pixels(file, data.Rows, data.Columns)
-    values = np.asarray(apply_modality_lut(data.pixel_array, data), dtype=np.float64)
-    if values.shape != (data.Rows, data.Columns):  # more pixels than the header tells of
-        raise DataError(expected(str(file), "one frame", f"pixels of shape {values.shape}", LEFT_OUT))
-    shown = _windowed(file, values, data)
-    if not (np.isfinite(values) & np.isfinite(shown)).all():
-        raise DataError(expected(str(file), "finite numbers", "NaN or infinity", LEFT_OUT))
-    light = 1 - shown if meaning == "MONOCHROME1" else shown
-    return np.rint(light * 65535).astype(np.uint16)[..., None]
-
-
-def _windowed(file: Path, values: NDArray[np.float64], data: Any) -> NDArray[np.float64]:
-    """Map to [0, 1] by the first window of the file (DICOM PS3.3 C.11.2.1), or from least to greatest."""
-    centre, width = (_first(data.get(name)) for name in ("WindowCenter", "WindowWidth"))
-    if centre is None or width is None:
-        low, high = float(values.min()), float(values.max())
-        return (values - low) / (high - low or 1)
-    function = str(data.get("VOILUTFunction") or "LINEAR")
-    if not width >= (1 if function == "LINEAR" else 1e-9):
-        raise DataError(expected(f"{file} WindowWidth", "1 or more", width, LEFT_OUT))
-    if function == "SIGMOID":
-        return 1 / (1 + np.exp(np.clip(-4 * (values - centre) / width, -700, 700)))
-    if function == "LINEAR":  # for whole numbers: the window ends in the middle of its last values
-        centre, width = centre - 0.5, max(width - 1, 1e-9)
-    return np.clip((values - centre) / width + 0.5, 0, 1)
-
-
-def _first(value: Any) -> float | None:
-    if value is None or value == "":
-        return None
-    return float(value if isinstance(value, int | float | str) else value[0])
-
-
 def _with_channels(file: Path, levels: Levels, channels: int | None, convert: bool) -> Levels:
     found = levels.shape[2]
     if channels in (None, found):
@@ -299,14 +272,16 @@ def _with_channels(file: Path, levels: Levels, channels: int | None, convert: bo
     return np.repeat(levels, 3, axis=2)
 
 
-def _fit(file: Path, levels: Levels, size: int | None, filter_: Image.Resampling) -> Levels:
+def _fit(
+    file: Path, levels: Levels, size: int | None, filter_: Image.Resampling, fit: Fit = "crop"
+) -> Levels:
     if size is None:
         return levels
     if size < 1:
         raise InputError(expected("size", "a whole number >= 1", size))
     short = min(levels.shape[:2])
-    height, width = (size * side // short for side in levels.shape[:2])
-    _check_pixels(file, height, width)
+    height, width = (size if fit == "stretch" else size * side // short for side in levels.shape[:2])
+    check_pixels(file, height, width)
     deep = levels.dtype == np.uint16
     image = _to_pillow(levels.astype(np.float32) if deep else levels).resize((width, height), filter_)
     top, left = round((height - size) / 2), round((width - size) / 2)

@@ -1,32 +1,38 @@
 """The list of images to work on: ids, paths and labels from a table, a folder or one image.
 
 A CSV or parquet table needs a column `path`, relative to the folder of the table. A column `id` names the
-images; without one the id is the path without the suffix of an image. A column whose every cell is a number,
-true, false or missing (blank, NA, NaN) is a label column; any other is text. Numbers with leading zeros are
-text, because they name something. Columns without a name, such as the row numbers that pandas writes, are
-left out. In a folder the id is the path below it, and if every image lies in a sub-folder, the first
-sub-folder is the text column `class`.
+images; without one the id is the path without the suffix of an image. Other columns are labels or text, as
+`fastdime.data.sheets` tells; `split` and `patient` are always text. Columns without a name, such as the row
+numbers that pandas writes, are left out. In a folder the id is the path below it; if every image lies in a
+sub-folder, the first sub-folder is the text column `class`; if some are DICOM files, `patient` is theirs.
 """
 
 import csv
+import io
 import math
 import os
 import posixpath
-import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
-from fastdime.errors import DataError, InputError, MissingExtra, expected, unknown
+from fastdime.data.folders import SUFFIXES, dicom_patients, image_names, is_dicom
+from fastdime.data.sheets import (
+    DELIMITERS,
+    PARQUET,
+    Sheet,
+    labels_and_texts,
+    line_name,
+    number_of,
+    read_sheet,
+    text_of,
+)
+from fastdime.errors import DataError, InputError, expected, unknown
+from fastdime.files import write_atomically
 
-SUFFIXES = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp", ".npy", ".dcm", ".dicom")
-DELIMITERS = {".csv": ",", ".tsv": "\t"}
-NUMBER = re.compile(r"[+-]?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)(e[+-]?[0-9]+)?")
-Columns = dict[str, Sequence[str]]
-WORDS = {"": math.nan, "na": math.nan, "nan": math.nan, "true": 1.0, "false": 0.0}
+SPLIT, PATIENT = "split", "patient"
+ALWAYS_TEXT = (SPLIT, PATIENT)
 
 
 @dataclass(frozen=True)
@@ -38,12 +44,15 @@ class Table:
         paths: where the images are; they are not looked at.
         labels: number columns, with NaN where the label is missing.
         groups: text columns.
+        source: the file it was read from, and `lines` where in it each image stands; for messages.
     """
 
     ids: tuple[str, ...]
     paths: tuple[Path, ...]
     labels: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    source: str = field(default="", compare=False)
+    lines: tuple[int, ...] = field(default=(), compare=False, repr=False)
 
     def __len__(self) -> int:
         """Return the number of images."""
@@ -61,7 +70,8 @@ class Table:
         labels = {name: tuple(values[row] for row in kept) for name, values in self.labels.items()}
         groups = {name: tuple(values[row] for row in kept) for name, values in self.groups.items()}
         ids, paths = tuple(self.ids[row] for row in kept), tuple(self.paths[row] for row in kept)
-        return type(self)(ids, paths, labels, groups)
+        lines = tuple(self.lines[row] for row in kept) if self.lines else ()
+        return type(self)(ids, paths, labels, groups, self.source, lines)
 
     def column(self, name: str) -> tuple[float, ...]:
         """Return a label column."""
@@ -73,12 +83,56 @@ class Table:
                     expected("label column", "a table with label columns", f"none, so no {name!r}")
                 )
             raise InputError(unknown("label column", name, self.labels))
-        row, text = next((i, t) for i, t in enumerate(self.groups[name]) if _number(t) is None)
-        raise InputError(expected(f"column {name!r}", "numbers", f"{text!r} for image {self.ids[row]!r}"))
+        cells = enumerate(self.groups[name])
+        row, text = next(((i, t) for i, t in cells if number_of(t) is None), (0, self.groups[name][0]))
+        place = f"{self.place(row)}column {name!r}"
+        raise InputError(expected(place, "numbers", f"{text!r} for image {self.ids[row]!r}"))
+
+    def binary(self, name: str) -> tuple[float, ...]:
+        """Return a label column that holds nothing but 0, 1 and missing labels (NaN)."""
+        values = self.column(name)
+        for row, value in enumerate(values):
+            if value not in (0, 1) and not math.isnan(value):
+                place = f"{self.place(row)}column {name!r} of image {self.ids[row]!r}"
+                raise DataError(expected(place, "0, 1 or blank", text_of(value), "mend the table"))
+        return values
+
+    def text(self, name: str) -> tuple[str, ...]:
+        """Return any column as text, blank where a label is missing."""
+        if name in self.groups:
+            return self.groups[name]
+        if name in self.labels:
+            return tuple(map(text_of, self.labels[name]))
+        raise InputError(unknown("column", name, [*self.labels, *self.groups]))
+
+    def grouping(self, name: str) -> tuple[str, ...]:
+        """Return the group of each image, such as its patient; with a blank cell it is a group of its own."""
+        cells = zip(self.ids, self.text(name), strict=True)
+        return tuple(text or f"image {image_id}" for image_id, text in cells)
+
+    def place(self, row: int) -> str:
+        """Say where a row was read, for the start of a sentence; nothing if that is not known."""
+        if not self.lines:
+            return f"{self.source} " if self.source else ""
+        return f"{self.source} {line_name(self.source, self.lines[row])} "
 
 
-def read_table(source: str | Path) -> Table:
+def read_table(
+    source: str | Path,
+    *,
+    path_column: str = "path",
+    id_column: str = "id",
+    group: str | None = None,
+    root: str | Path | None = None,
+) -> Table:
     """Read a CSV, TSV or parquet table, list the images of a folder, or take one image.
+
+    Args:
+        path_column: the column that names the image files.
+        id_column: the column that names the images; it need not be there.
+        group: a column that is text even if it looks like numbers, because it names patients or the like.
+        root: the folder that paths in the table are relative to, and must not leave; that of the table
+            unless given.
 
     Raises:
         DataError: the table cannot be used; one sentence that names the file, the row and the column.
@@ -90,112 +144,112 @@ def read_table(source: str | Path) -> Table:
     if not os.path.isfile(path):
         wanted = "a table, a folder or an image"
         raise DataError(expected(str(path), wanted, "no such file", "check the path"))
-    if suffix in DELIMITERS:
-        return _from_columns(path, *_read_csv(path))
-    if suffix == ".parquet":
-        return _from_columns(path, *_read_parquet(path))
-    if suffix in SUFFIXES:
-        return Table((path.stem,), (path,))
-    kinds = ", ".join((*DELIMITERS, ".parquet", *SUFFIXES))
+    if suffix in (*DELIMITERS, PARQUET):
+        names = _Names(path_column, id_column, group)
+        return _from_sheet(read_sheet(path), names, path.parent if root is None else Path(root))
+    if suffix in SUFFIXES or is_dicom(path):
+        return Table((_id_of(path.name),), (path,))
+    kinds = ", ".join((*DELIMITERS, PARQUET, *SUFFIXES))
     raise DataError(expected(str(path), f"a folder or a file of kind {kinds}", repr(suffix)))
 
 
-def _read_csv(path: Path) -> tuple[Columns, Sequence[int]]:
-    """Return the cells by column, and the line of the file where each row ends."""
+def write_table(table: Table, path: str | Path, root: str | Path) -> Path:
+    """Write a table as CSV, with the paths of its images relative to `root`.
+
+    Raises:
+        InputError: the table cannot be written there.
+        DataError: an image lies outside of `root`.
+    """
+    check_table_name(path)
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(["id", "path", *table.labels, *table.groups])
+    files = [_below(image, root, image_id) for image, image_id in zip(table.paths, table.ids, strict=True)]
+    labels = [_cells(values) for values in table.labels.values()]
+    writer.writerows(zip(table.ids, files, *labels, *table.groups.values(), strict=True))
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            delimiter = DELIMITERS[path.suffix.lower()]
-            return _read_columns(path, csv.reader(file, delimiter=delimiter, strict=True))
-    except UnicodeDecodeError as error:
-        raise DataError(expected(str(path), "text in UTF-8", error.reason, "save it as UTF-8")) from error
-    except (OSError, csv.Error) as error:
-        raise DataError(expected(str(path), "a readable table", error, "mend the file")) from error
+        content = buffer.getvalue().encode()
+    except UnicodeEncodeError as error:
+        got = ascii(error.object[error.start : error.end])
+        raise DataError(expected(str(path), "file names in UTF-8", got, "rename the file")) from None
+    write_atomically(Path(path), content)
+    return Path(path)
 
 
-def _read_columns(path: Path, reader: Any) -> tuple[Columns, Sequence[int]]:
-    header: list[str] = next(filter(None, reader), [])
-    doubled = sorted(name for name, count in Counter(header).items() if name and count > 1)
-    if not header or doubled:
-        got = f"{doubled[0]!r} twice" if doubled else "an empty file"
-        raise DataError(expected(str(path), "a header with different names", got))
-    lines: list[int] = []
-    rows = _whole_rows(path, reader, len(header), lines)
-    columns: list[list[str]] = [[] for _ in header]
-    # In pieces: a list for every row of a large table would keep the garbage collector busy.
-    while piece := list(islice(rows, 1000)):
-        for column, cells in zip(columns, zip(*piece, strict=True), strict=True):
-            column.extend(cells)
-    return dict(zip(header, columns, strict=True)), lines
+def _cells(values: Sequence[float]) -> Iterator[str]:
+    known = {value: text_of(value) for value in set(values)}  # most columns have few different labels
+    return map(known.__getitem__, values)
 
 
-def _whole_rows(path: Path, reader: Any, width: int, lines: list[int]) -> Iterator[list[str]]:
-    for row in filter(None, reader):
-        if len(row) != width:
-            place = f"{path} line {reader.line_num}"
-            raise DataError(expected(place, f"{width} cells", len(row), "mend the row"))
-        lines.append(reader.line_num)
-        yield row
+def check_table_name(path: str | Path) -> None:
+    """Refuse a name that no table can be written to."""
+    if Path(path).suffix.lower() != ".csv" or not Path(path).parent.is_dir():
+        wanted = "a file that ends with .csv, in a folder that is there"
+        raise InputError(expected("table to write", wanted, path, "choose another --out"))
 
 
-def _read_parquet(path: Path) -> tuple[Columns, Sequence[int]]:
-    import pandas as pd
-
-    try:
-        frame = pd.read_parquet(path)
-    except ImportError as error:
-        raise MissingExtra("pyarrow", f"reading {path}", "parquet") from error
-    except Exception as error:  # whatever the parquet engine says of a broken file
-        reason = " ".join(str(error).split())[:200]
-        raise DataError(expected(str(path), "a readable table", reason, "mend the file")) from error
-    columns: Columns = {str(name): _texts(values.tolist()) for name, values in frame.items()}
-    return columns, range(1, len(frame) + 1)
+def check_ids(where: Path, ids: Sequence[str], places: Iterable[str], remedy: str) -> None:
+    """Refuse two images of one name."""
+    if len(set(ids)) == len(ids):
+        return
+    seen: dict[str, str] = {}
+    for name, place in zip(ids, places, strict=True):
+        if name in seen:
+            got = f"{name!r} for {seen[name]} and {place}"
+            raise DataError(expected(str(where), "different ids", got, remedy))
+        seen[name] = place
 
 
-def _texts(values: Iterable[object]) -> list[str]:
-    missing = ("None", "<NA>", "nan", "NaT")  # told by their text: not every one of them can be compared
-    return ["" if text in missing else text for text in map(str, values)]
+@dataclass(frozen=True)
+class _Names:
+    """Which columns mean what."""
+
+    path: str
+    id: str
+    group: str | None
 
 
-def _from_columns(path: Path, columns: Columns, lines: Sequence[int]) -> Table:
-    if "path" not in columns:
-        names = ", ".join(repr(name) for name in columns)
-        remedy = "rename the column that names the image files"
-        raise DataError(expected(str(path), "a column 'path'", f"columns {names}", remedy))
-    if not lines:
-        raise DataError(expected(str(path), "at least one image", "no rows"))
-    files = columns["path"]
-    ids = columns["id"] if "id" in columns else [_id_of(text) for text in files]
-    word = "row" if path.suffix.lower() == ".parquet" else "line"
-    for name, cells in (("path", files), ("id", ids)):
+def _from_sheet(sheet: Sheet, names: _Names, root: Path) -> Table:
+    columns = sheet.columns
+    for name in (names.path, names.group):
+        if name is not None and name not in columns:
+            found = ", ".join(repr(column) for column in columns)
+            remedy = "rename the column that names the image files" if name == names.path else ""
+            raise DataError(expected(str(sheet.path), f"a column {name!r}", f"columns {found}", remedy))
+    if not sheet.lines:
+        raise DataError(expected(str(sheet.path), "at least one image", "no rows"))
+    files = columns[names.path]
+    ids = columns[names.id] if names.id in columns else [_id_of(text) for text in files]
+    for name, cells in ((names.path, files), (names.id, ids)):
         if "" in cells:
-            place = f"{path} {word} {lines[cells.index('')]} column {name!r}"
+            place = f"{sheet.place(cells.index(''))} column {name!r}"
             raise DataError(expected(place, "a text", "an empty cell", "fill it or remove the row"))
-    _check_ids(path, ids, (f"{word} {line}" for line in lines))
-    rest = {name: cells for name, cells in columns.items() if name not in ("path", "id", "")}
-    numbers = {name: _numbers(cells) for name, cells in rest.items()}
-    labels = {name: values for name, values in numbers.items() if values is not None}
-    groups = {name: tuple(cells) for name, cells in rest.items() if name not in labels}
-    folder = path.parent
-    return Table(tuple(ids), tuple(folder / text for text in files), labels, groups)
+    remedy = "name the images in a table with a column 'id'"
+    check_ids(sheet.path, ids, (line_name(sheet.path, line) for line in sheet.lines), remedy)
+    paths = tuple(_inside(sheet, row, text, root) for row, text in enumerate(files))
+    rest = {name: cells for name, cells in columns.items() if name not in (names.path, names.id, "")}
+    labels, groups = labels_and_texts(rest, (*ALWAYS_TEXT, names.group or ""))
+    return Table(tuple(ids), paths, labels, groups, str(sheet.path), tuple(sheet.lines))
 
 
-def _numbers(cells: Sequence[str]) -> tuple[float, ...] | None:
-    """Return a column as numbers, or None if it is text; most columns have few different cells."""
-    values: dict[str, float] = {}
-    for text in set(cells):
-        number = _number(text)
-        if number is None:
-            return None
-        values[text] = number
-    return tuple(map(values.__getitem__, cells))
+def _inside(sheet: Sheet, row: int, text: str, root: Path) -> Path:
+    """Return the path of an image, unless it leaves the root; links in the root may lead anywhere."""
+    path = root / text
+    if (".." in text or os.path.isabs(text)) and not _is_below(path, root):
+        remedy = "give the folder that holds all images with --root"
+        raise DataError(expected(sheet.place(row), f"an image below {root}", repr(text), remedy))
+    return path
 
 
-def _number(text: str) -> float | None:
-    word = text.strip().lower()
-    if word in WORDS:
-        return WORDS[word]
-    number = float(word) if NUMBER.fullmatch(word) else math.inf
-    return number if math.isfinite(number) else None
+def _is_below(path: Path, root: str | Path) -> bool:
+    return Path(os.path.abspath(path)).is_relative_to(os.path.abspath(root))
+
+
+def _below(path: Path, root: str | Path, image_id: str) -> str:
+    if not _is_below(path, root):
+        remedy = "give the folder that holds all images with --root"
+        raise DataError(expected(f"image {image_id!r}", f"a file below {root}", path, remedy))
+    return Path(os.path.relpath(path, root)).as_posix()
 
 
 def _id_of(path: str) -> str:
@@ -205,46 +259,17 @@ def _id_of(path: str) -> str:
     return posixpath.normpath(name) if "./" in name or "//" in name else name
 
 
-def _check_ids(path: Path, ids: Sequence[str], places: Iterable[str]) -> None:
-    if len(set(ids)) == len(ids):
-        return
-    seen: dict[str, str] = {}
-    for name, place in zip(ids, places, strict=True):
-        if name in seen:
-            got = f"{name!r} for {seen[name]} and {place}"
-            remedy = "name the images in a table with a column 'id'"
-            raise DataError(expected(str(path), "different ids", got, remedy))
-        seen[name] = place
-
-
 def _from_folder(folder: Path) -> Table:
-    names = sorted(_walk(folder))
+    names = image_names(folder)
     if not names:
         kinds = ", ".join(SUFFIXES)
         raise DataError(expected(str(folder), f"images ({kinds})", "none", "check the path"))
-    ids = [os.path.splitext(name)[0] for name in names]
-    _check_ids(folder, ids, names)
+    ids = [_id_of(name) for name in names]
+    check_ids(folder, ids, names, "name the images in a table with a column 'id'")
+    paths = tuple(folder / name for name in names)
     groups = {}
     if all("/" in name for name in names):
         groups["class"] = tuple(name.split("/", 1)[0] for name in names)
-    return Table(tuple(ids), tuple(folder / name for name in names), {}, groups)
-
-
-def _walk(folder: Path) -> Iterator[str]:
-    """Yield the images below a folder, also through links, except in hidden files and folders."""
-    for place, folders, files in os.walk(folder, followlinks=True, onerror=_unreadable):
-        folders[:] = [name for name in folders if name[0] != "." and not _loops(place, name)]
-        prefix = Path(place).relative_to(folder).as_posix()
-        for name in files:
-            if name[0] != "." and os.path.splitext(name)[1].lower() in SUFFIXES:
-                yield name if prefix == "." else f"{prefix}/{name}"
-
-
-def _loops(place: str, name: str) -> bool:
-    """Tell whether a link leads back to a folder that it lies in."""
-    path = os.path.join(place, name)
-    return os.path.islink(path) and Path(os.path.realpath(place)).is_relative_to(os.path.realpath(path))
-
-
-def _unreadable(error: OSError) -> None:
-    raise DataError(expected(str(error.filename), "a folder that can be read", error.strerror)) from error
+    if (patients := dicom_patients(paths)) is not None:
+        groups[PATIENT] = patients
+    return Table(tuple(ids), paths, {}, groups, str(folder))

@@ -113,14 +113,16 @@ def training_speed(seconds: float = 20) -> dict[str, Any]:
     with TemporaryDirectory() as folder:
         trainer = Trainer(Denoising(pictures, pictures), TrainSettings(), Path(folder))
         trainer.update()  # the first one allocates
-        began, updates = time.perf_counter(), 0
+        began, worked, updates = time.perf_counter(), time.process_time(), 0
         while (spent := time.perf_counter() - began) < seconds:
             trainer.update()
             updates += 1
-    speed, threads = updates * trainer.settings.batch_size / spent, torch.get_num_threads()
+    images, threads = updates * trainer.settings.batch_size, torch.get_num_threads()
     return {
-        "images_per_second": round(speed, 2),
-        "images_per_second_per_core": round(speed / threads, 2),
+        "images_per_second": round(images / spent, 2),
+        "images_per_second_per_core": round(images / spent / threads, 2),
+        # Seconds that this process had a core: near the line above on an idle machine, higher on a busy one.
+        "images_per_cpu_second": round(images / (time.process_time() - worked), 2),
         "parameters": sum(weight.numel() for weight in trainer.network.parameters()),
         "threads": threads,
         "seconds": round(spent, 2),

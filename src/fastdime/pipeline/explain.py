@@ -45,9 +45,9 @@ def explain(
     """
     options = options or RunOptions()
     _check_out(data, Path(out))
-    table = data if isinstance(data, Table) else read_table(data)
+    table = data if isinstance(data, Table) else read_table(data, root=options.root)
     table = table.head(options.limit) if options.limit else table
-    folder = Path() if isinstance(data, Table) else Path(data).parent
+    folder = options.root or (Path() if isinstance(data, Table) else Path(data).parent)
     inputs = open_inputs(table, options, folder, explainer)
     size = settled_batch_size(options, Path(out), explainer)
     config = run_config(table, explainer, options, size, sources or {})

@@ -36,6 +36,7 @@ class RunOptions(BaseModel):
     allow: str | None = Field(None, description="mask image, or column of them: changes only there")
     forbid: str | None = Field(None, description="mask image, or column of them: no changes there")
     strict: bool = Field(False, description="stop at the first image that cannot be used")
+    root: Path | None = Field(None, description="folder that paths in the table are relative to")
 
 
 def run_options(**values: Any) -> RunOptions:
@@ -83,7 +84,7 @@ def run_config(
         "classifier": described(explainer.classifier, sources.get("classifier")),
         "features": described(explainer.features, sources.get("features")) if explainer.features else None,
         "batch_size": batch_size,
-        **options.model_dump(mode="json", exclude={"batch_size", "strict"}),
+        **options.model_dump(mode="json", exclude={"batch_size", "strict", "root"}),
     }
 
 

@@ -6,6 +6,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import avg_pool2d
 
+from fastdime.errors import InputError, expected
+
 MOST_RECTANGLES = 3
 
 
@@ -27,6 +29,17 @@ class Augment:
     erase: float = 0.0
     noise: float = 0.0
     blur: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Refuse numbers that mean nothing."""
+        for name in ("erase", "blur"):
+            value = getattr(self, name)
+            if not isinstance(value, int | float) or not 0 <= value <= 1:
+                raise InputError(expected(f"{name} of the augmentation", "a share from 0 to 1", repr(value)))
+        if not isinstance(self.shift, int) or self.shift < 0:
+            raise InputError(expected("shift of the augmentation", "whole pixels >= 0", repr(self.shift)))
+        if not isinstance(self.noise, int | float) or self.noise < 0:
+            raise InputError(expected("noise of the augmentation", "a spread >= 0", repr(self.noise)))
 
     def __call__(self, x: Tensor, labels: Tensor, random: torch.Generator) -> Tensor:
         """Change a batch."""

@@ -11,8 +11,10 @@ from fastdime.classifiers.spec import ClassifierSpec, build_network
 from fastdime.errors import DataError, expected
 from fastdime.training.augment import Augment
 from fastdime.training.pictures import Pictures
+from fastdime.training.sheets import sheet
 
 VALIDATION_BATCH = 128
+SHOWN = 8  # mistakes of each kind on the sheet
 
 
 @dataclass(frozen=True)
@@ -23,6 +25,8 @@ class Classifying:
         spec: the network, and how it sees images.
         smoothing: how far labels are moved from 0 and 1.
         balance: weigh the rarer class up, so that both count the same.
+        levels: a network that is told the noise level is told one of so many, drawn at random: the images it
+            will be asked about are clean, whatever level it is told.
     """
 
     train: Pictures
@@ -31,13 +35,17 @@ class Classifying:
     augment: Augment = field(default_factory=Augment)
     smoothing: float = 0.0
     balance: bool = True
+    levels: int = 1
 
     def __post_init__(self) -> None:
         """Refuse labels that are not 0 or 1, or all the same."""
         for name, part in (("training", self.train), ("validation", self.valid)):
             found = set(part.labels.tolist())
             if found != {0.0, 1.0}:
-                raise DataError(expected(f"labels of the {name} images", "both 0 and 1", sorted(found)))
+                remedy = "give more rows, or another --valid-share"
+                raise DataError(
+                    expected(f"labels of the {name} images", "both 0 and 1", sorted(found), remedy)
+                )
 
     @property
     def images(self) -> int:
@@ -46,7 +54,7 @@ class Classifying:
 
     def describe(self) -> dict[str, Any]:
         """What is written down about the task."""
-        return {
+        told = {
             "kind": "classifier",
             "images": len(self.train),
             "positive": int(self.train.labels.sum()),
@@ -56,27 +64,33 @@ class Classifying:
             "smoothing": self.smoothing,
             "balance": self.balance,
         }
+        return told if self.levels == 1 else told | {"levels": self.levels}
 
     def build(self) -> nn.Module:
         """Make the network."""
         assert self.spec.architecture is not None
         return build_network(self.spec.architecture, **self.spec.arguments)
 
-    def loss(self, model: nn.Module, rows: Tensor, random: torch.Generator) -> Tensor:
-        """Cross entropy of each image, on logits."""
+    def draw(self, rows: Tensor, random: torch.Generator) -> tuple[Tensor, ...]:
+        """Return changed images, labels and the level that the network is told, for an update."""
         labels = self.train.labels[rows]
         x = self.augment(self.train.x(rows), labels, random)
-        soft = labels * (1 - 2 * self.smoothing) + self.smoothing
-        return self._weight(labels) * self._entropy(model, x, soft)
+        return x, labels, torch.randint(self.levels, (len(x),), generator=random)
 
+    def loss(self, model: nn.Module, *batch: Tensor) -> Tensor:
+        """Cross entropy of each image, on logits."""
+        x, labels, times = batch
+        soft = labels * (1 - 2 * self.smoothing) + self.smoothing
+        logits = self._logits(model, x, times)
+        entropy = binary_cross_entropy_with_logits(logits, soft.to(logits), reduction="none")
+        return self._weight(labels).to(logits) * entropy
+
+    @torch.no_grad()
     def validate(self, model: nn.Module) -> dict[str, float]:
         """Cross entropy, accuracy and AUROC on the validation images as they are."""
         from sklearn.metrics import roc_auc_score
 
-        places = range(0, len(self.valid), VALIDATION_BATCH)
-        parts = [torch.arange(first, min(first + VALIDATION_BATCH, len(self.valid))) for first in places]
-        logits = torch.cat([self._logits(model, self.valid.x(rows)) for rows in parts]).cpu()
-        labels = self.valid.labels
+        logits, labels = self._valid_logits(model), self.valid.labels
         entropy = self._weight(labels) * binary_cross_entropy_with_logits(logits, labels, reduction="none")
         return {
             "loss": float(entropy.mean()),
@@ -84,21 +98,31 @@ class Classifying:
             "auroc": float(roc_auc_score(labels.numpy(), logits.numpy())),
         }
 
+    @torch.no_grad()
+    def picture(self, model: nn.Module) -> Tensor:
+        """The worst mistakes on the validation images: above those called 0, below those called 1."""
+        logits, labels = self._valid_logits(model), self.valid.labels
+        rows = []
+        for label, wrong in ((1.0, logits), (0.0, -logits)):
+            there = (labels == label).nonzero()[:, 0]
+            rows.append(self.valid.x(there[wrong[there].argsort()[:SHOWN]]))
+        return sheet(rows)
+
     def _weight(self, labels: Tensor) -> Tensor:
         if not self.balance:
             return torch.ones_like(labels)
         share = self.train.labels.mean()
         return torch.where(labels > 0.5, 0.5 / share, 0.5 / (1 - share))
 
-    def _entropy(self, model: nn.Module, x: Tensor, labels: Tensor) -> Tensor:
-        logits = self._logits(model, x)
-        return binary_cross_entropy_with_logits(logits, labels.to(logits), reduction="none")
+    def _valid_logits(self, model: nn.Module) -> Tensor:
+        everything = torch.arange(len(self.valid))
+        places = [everything[first : first + VALIDATION_BATCH] for first in everything[::VALIDATION_BATCH]]
+        parts = [self._logits(model, self.valid.x(rows), torch.zeros_like(rows)) for rows in places]
+        return torch.cat(parts).float().cpu()
 
-    def _logits(self, model: nn.Module, x: Tensor) -> Tensor:
+    def _logits(self, model: nn.Module, x: Tensor, times: Tensor) -> Tensor:
         device = next(model.parameters()).device
         classifier = self.spec.wrap(model)
-        time = torch.zeros(len(x), dtype=torch.int64, device=device)
-        out: Tensor = classifier.module(
-            classifier.prepare(x.to(device)), *([time] if self.spec.timed else [])
-        )
+        ready = classifier.prepare(x.to(device))
+        out: Tensor = classifier.module(ready, *([times.to(device)] if self.spec.timed else []))
         return out.flatten()

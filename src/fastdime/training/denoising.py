@@ -1,4 +1,4 @@
-"""The task of a denoiser: predict the noise."""
+"""The task of a denoiser: tell the noise from the image."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -6,54 +6,48 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fastdime.diffusion.denoiser import Denoiser
+from fastdime.diffusion.denoiser import Denoiser, Prediction
 from fastdime.diffusion.losses import training_loss
-from fastdime.diffusion.patched import PatchedUNet
-from fastdime.diffusion.schedule import linear
+from fastdime.diffusion.sampling import ddim
+from fastdime.diffusion.schedule import linear, q_sample
+from fastdime.errors import DataError, expected
 from fastdime.training.order import generator
 from fastdime.training.pictures import Pictures
+from fastdime.training.shapes import Shape, UNetShape
+from fastdime.training.sheets import sheet
+
+__all__ = ["Denoising", "UNetShape"]
 
 VALIDATION_BATCH = 64
-
-
-@dataclass(frozen=True)
-class UNetShape:
-    """A U-Net small enough for a machine without a GPU."""
-
-    widths: tuple[int, ...] = (48, 72, 96)
-    layers: int = 1
-    patch: int = 4
-    groups: int = 8
-
-    def build(self, channels: int, size: int) -> PatchedUNet:
-        """Make the network, with weights at random."""
-        from diffusers import UNet2DModel
-
-        folded = channels * self.patch**2
-        unet = UNet2DModel(
-            sample_size=size // self.patch,
-            in_channels=folded,
-            out_channels=folded,
-            block_out_channels=self.widths,
-            layers_per_block=self.layers,
-            down_block_types=("DownBlock2D",) * len(self.widths),
-            up_block_types=("UpBlock2D",) * len(self.widths),
-            norm_num_groups=self.groups,
-            attn_norm_num_groups=self.groups,
-            attention_head_dim=self.widths[-1] // 4,
-            resnet_time_scale_shift="scale_shift",
-        )
-        return PatchedUNet(unet.to(memory_format=torch.channels_last), self.patch)
+SMALL = UNetShape()
+SHOWN = 8  # images of a row of the sheet
+SHOWN_LEVELS = (0.2, 0.5)  # of the chain, at which they are noised
+SHOWN_STEPS = 20  # of the samples
 
 
 @dataclass(frozen=True)
 class Denoising:
-    """Learn to predict the noise in images at all levels of a linear chain of 1000."""
+    """Learn to tell noise from image at all levels of a linear chain.
+
+    Attributes:
+        chain: number of levels.
+        prediction: what the network answers: the noise, "v" (noise and image, weighed by the level), or the
+            image.
+    """
 
     train: Pictures
     valid: Pictures
-    shape: UNetShape = UNetShape()
+    shape: Shape = SMALL
     flip: bool = False
+    chain: int = 1000
+    prediction: Prediction = "epsilon"
+
+    def __post_init__(self) -> None:
+        """Refuse images that the network cannot halve often enough."""
+        height, width = self.train.levels.shape[2:]
+        if height != width or height % self.shape.multiple:
+            wanted = f"squares whose side is a multiple of {self.shape.multiple}"
+            raise DataError(expected("images for the denoiser", wanted, f"{height} x {width}", "use --size"))
 
     @property
     def images(self) -> int:
@@ -62,15 +56,16 @@ class Denoising:
 
     def describe(self) -> dict[str, Any]:
         """What is written down about the task."""
-        return {
+        told = {
             "kind": "denoiser",
             "images": len(self.train),
             "size": list(self.train.levels.shape[1:]),
-            "widths": list(self.shape.widths),
-            "layers": self.shape.layers,
-            "patch": self.shape.patch,
+            **self.shape.describe(),
             "flip": self.flip,
         }
+        # Only what is unusual, so that runs from before these fields go on.
+        told |= {} if self.chain == 1000 else {"chain": self.chain}
+        return told if self.prediction == "epsilon" else told | {"prediction": self.prediction}
 
     def build(self) -> nn.Module:
         """Make the network."""
@@ -80,27 +75,48 @@ class Denoising:
     def denoiser(self, model: nn.Module) -> Denoiser:
         """Put a network on the chain."""
         channels, size, _ = self.train.levels.shape[1:]
-        return Denoiser(model, linear(1000), size=size, channels=channels)
+        chain, variance = linear(self.chain), self.shape.variance
+        return Denoiser(model, chain, self.prediction, variance, size=size, channels=channels)
 
-    def loss(self, model: nn.Module, rows: Tensor, random: torch.Generator) -> Tensor:
-        """Squared error of the noise, for each image."""
+    def draw(self, rows: Tensor, random: torch.Generator) -> tuple[Tensor, ...]:
+        """Return images, levels and noise of an update."""
         x = self.train.x(rows)
         if self.flip:
             turned = torch.rand(len(x), generator=random) < 0.5
             x = torch.where(turned.view(-1, 1, 1, 1), x.flip(3), x)
-        return self._loss(model, x, random)
+        return self._noised(x, random)
 
+    def loss(self, model: nn.Module, *batch: Tensor) -> Tensor:
+        """Squared error of the prediction, and what the variance costs if it is learned, for each image."""
+        device = next(model.parameters()).device
+        x, t, noise = (part.to(device) for part in batch)
+        return training_loss(self.denoiser(model), x, t, noise).total
+
+    @torch.no_grad()
     def validate(self, model: nn.Module) -> dict[str, float]:
         """Mean loss on the validation images, always with the same noise."""
         random, losses = generator(0, 0), []
         for first in range(0, len(self.valid), VALIDATION_BATCH):
             rows = torch.arange(first, min(first + VALIDATION_BATCH, len(self.valid)))
-            losses.append(self._loss(model, self.valid.x(rows), random))
+            losses.append(self.loss(model, *self._noised(self.valid.x(rows), random)))
         return {"loss": float(torch.cat(losses).mean())}
 
-    def _loss(self, model: nn.Module, x: Tensor, random: torch.Generator) -> Tensor:
+    @torch.no_grad()
+    def picture(self, model: nn.Module) -> Tensor:
+        """Validation images, the same noised and denoised in one call at two levels, and samples."""
+        device, random = next(model.parameters()).device, generator(0, 1)
         denoiser = self.denoiser(model)
-        t = torch.randint(len(denoiser.schedule), (len(x),), generator=random)
-        noise = torch.randn(x.shape, generator=random)
-        device = next(model.parameters()).device
-        return training_loss(denoiser, x.to(device), t.to(device), noise.to(device)).total
+        x = self.valid.x(torch.arange(min(SHOWN, len(self.valid)))).to(device)
+        noise = torch.randn(x.shape, generator=random).to(device)
+        rows = [x]
+        for share in SHOWN_LEVELS:
+            t = int(share * self.chain)
+            x_t = q_sample(denoiser.schedule, x, t, noise)
+            rows += [x_t, denoiser.posterior(x_t, t).x0_hat]
+        short = denoiser.respaced(min(SHOWN_STEPS, self.chain))
+        start = torch.randn((SHOWN, *x.shape[1:]), generator=random).to(device)
+        return sheet([*rows, ddim(short, start, range(len(short.schedule) - 1, -1, -1))])
+
+    def _noised(self, x: Tensor, random: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
+        t = torch.randint(self.chain, (len(x),), generator=random)
+        return x, t, torch.randn(x.shape, generator=random)

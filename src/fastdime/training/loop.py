@@ -1,6 +1,5 @@
 """The one training loop. Everything random depends on (seed, update), so a killed run goes on exactly."""
 
-import json
 import math
 import os
 import time
@@ -11,15 +10,22 @@ from typing import Any, Protocol
 
 import torch
 from accelerate import Accelerator
+from accelerate.utils import broadcast_object_list
 from diffusers.training_utils import EMAModel
 from torch import Tensor, nn
 
+from fastdime.data.io import write_image
 from fastdime.errors import CheckpointError, InputError, expected
+from fastdime.training.devices import accelerator_for
+from fastdime.training.journal import Journal, settle
 from fastdime.training.order import batch_rows, generator
-from fastdime.training.settings import TrainSettings
+from fastdime.training.settings import FREE, TrainSettings
+from fastdime.training.start import Start
 
-CHECKPOINT, LOG, CONFIG = "checkpoint.pt", "log.jsonl", "config.json"
+CHECKPOINT, SAMPLES = "checkpoint.pt", "samples"
+OPTIMIZERS = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam}
 Progress = Callable[[float, int], None]
+Note = Callable[[str], None]
 
 
 class Task(Protocol):
@@ -35,11 +41,17 @@ class Task(Protocol):
     def build(self) -> nn.Module:
         """Make the network, with weights from the global random numbers."""
 
-    def loss(self, model: nn.Module, rows: Tensor, random: torch.Generator) -> Tensor:
-        """Loss of each image of a batch."""
+    def draw(self, rows: Tensor, random: torch.Generator) -> tuple[Tensor, ...]:
+        """Make the batch of an update, with all that is random about it; row i of each belongs to image i."""
+
+    def loss(self, model: nn.Module, *batch: Tensor) -> Tensor:
+        """Loss of each image of a batch, or of a part of it."""
 
     def validate(self, model: nn.Module) -> dict[str, float]:
         """Scores on images that are not trained on; the lowest `loss` wins."""
+
+    def picture(self, model: nn.Module) -> Tensor:
+        """One image (c, h, w) that shows a person how far it is."""
 
 
 @dataclass
@@ -54,28 +66,49 @@ class Progressed:
     seconds: float = 0.0
     scores: dict[str, float] = field(default_factory=dict)
 
+    def ended(self, steps: int) -> bool:
+        """Tell whether there is nothing left to do."""
+        return self.stopped or self.step >= steps
+
 
 class Trainer:
-    """One training run in one folder."""
+    """One training run in one folder.
 
-    def __init__(self, task: Task, settings: TrainSettings, out: Path) -> None:
+    Args:
+        start: weights to begin with, instead of random ones.
+        device: "auto", "cpu", "cuda" or "mps".
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        settings: TrainSettings,
+        out: Path,
+        *,
+        start: Start | None = None,
+        device: str = "auto",
+    ) -> None:
         """Make the network and go on from the checkpoint, if there is one."""
         self.task, self.settings, self.out = task, settings, out
-        self.accelerator = Accelerator(mixed_precision=settings.precision)
-        self.state = Progressed()
+        self.accelerator: Accelerator = accelerator_for(device, settings.precision)
+        self.state, self.last_loss = Progressed(), math.nan
+        self.journal: Journal | None = None
+        self.best: dict[str, Tensor] | None = None
         with torch.random.fork_rng():
             torch.manual_seed(settings.seed)
             model = task.build()
+        if start is not None:
+            model.load_state_dict(start.weights, strict=False)
         self.ema = EMAModel(model.parameters(), decay=settings.ema)
-        self.best: dict[str, Tensor] | None = None
-        optimizer = torch.optim.AdamW(
+        optimizer = OPTIMIZERS[settings.optimizer](
             model.parameters(), settings.learning_rate, weight_decay=settings.weight_decay
         )
         self.model, self.optimizer = self.accelerator.prepare(model, optimizer)
         self.ema.to(self.accelerator.device)
-        self._settle_config()
+        self._settle(start)
         if (out / CHECKPOINT).is_file():
             self._load()
+        self.accelerator.wait_for_everyone()
 
     @property
     def network(self) -> nn.Module:
@@ -83,44 +116,66 @@ class Trainer:
         network: nn.Module = self.accelerator.unwrap_model(self.model)
         return network
 
-    def run(self, progress: Progress | None = None) -> Progressed:
-        """Train to the end; returns where it ended. The best averaged weights are in `best`."""
+    @property
+    def leads(self) -> bool:
+        """Whether this process is the one that writes."""
+        return bool(self.accelerator.is_main_process)
+
+    def run(self, progress: Progress | None = None, note: Note | None = None) -> Progressed:
+        """Train to the end; returns where it ended. The best averaged weights are in `best`.
+
+        Args:
+            progress: called with (updates done, updates).
+            note: called with a word on how it goes, before `progress`.
+        """
+        if self.state.ended(self.settings.steps):
+            return self.state
         saved = began = time.monotonic()
         before = self.state.seconds
-        while self.state.step < self.settings.steps and not self.state.stopped:
-            self._update()
+        self.journal = Journal(self.out, self.state.step) if self.leads else None
+        while not self.state.ended(self.settings.steps):
+            self.update()
             self.state.seconds = before + time.monotonic() - began
-            if self.state.step % self.settings.validate_every == 0 or self.state.step == self.settings.steps:
-                self._validate()
+            self._look()
             if time.monotonic() - saved > self.settings.checkpoint_seconds:
                 self._save()
                 saved = time.monotonic()
-            if progress is not None:
-                progress(self.state.step, self.settings.steps)
+            if self.leads:
+                self._report(progress, note)
         self._save()
+        if self.journal is not None:
+            self.journal.close()
+        self.accelerator.wait_for_everyone()
         return self.state
 
-    def _update(self) -> None:
+    def update(self) -> None:
+        """Draw a batch and improve the weights once."""
         step, world = self.state.step, self.accelerator.num_processes
         rows = batch_rows(self.task.images, self.settings.batch_size * world, step, self.settings.seed)
         rate = self.rate(step)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         self.model.train()
-        mine = rows.chunk(world)[self.accelerator.process_index]
-        random = generator(self.settings.seed, step, self.accelerator.process_index)
         with torch.random.fork_rng(), self.accelerator.autocast():
-            torch.manual_seed(random.initial_seed())  # dropout
-            loss = self.task.loss(self.model, mine, random).mean()
+            place = self.accelerator.process_index
+            torch.manual_seed(generator(self.settings.seed, step, place).initial_seed())  # dropout
+            # Every process draws the whole batch and takes its part: so their number does not matter.
+            batch = self.task.draw(rows, generator(self.settings.seed, step, 0))
+            mine = [part.chunk(world)[place] for part in batch]
+            loss = self.task.loss(self.model, *mine).mean()
         self.accelerator.backward(loss)
-        norm = self.accelerator.clip_grad_norm_(self.model.parameters(), self.settings.clip)
+        clip = math.inf if self.settings.clip is None else self.settings.clip
+        norm = self.accelerator.clip_grad_norm_(self.model.parameters(), clip)
         self.optimizer.step()
         self.optimizer.zero_grad()
         self.ema.step(self.network.parameters())
         self.state.step += 1
         if self.state.step % self.settings.log_every == 0:
-            mean = self.accelerator.reduce(loss.detach(), "mean")
-            self._log({"step": self.state.step, "loss": float(mean), "rate": rate, "norm": float(norm)})
+            self.last_loss = float(self.accelerator.reduce(loss.detach(), "mean"))
+            if not math.isfinite(self.last_loss):
+                got = f"{self.last_loss} at update {self.state.step}"
+                raise InputError(expected("loss", "a finite number", got, "try a lower --learning-rate"))
+            self._log({"loss": self.last_loss, "rate": rate, "norm": float(norm)})
 
     def rate(self, step: int) -> float:
         """Learning rate: a straight warm-up, then half a cosine."""
@@ -131,15 +186,29 @@ class Trainer:
         fall = 0.5 * (1 + math.cos(math.pi * share))
         return settings.learning_rate * (settings.decay_to + (1 - settings.decay_to) * fall)
 
-    def _validate(self) -> None:
+    def _look(self) -> None:
+        """Validate and draw when it is time, with the averaged weights."""
+        step, settings = self.state.step, self.settings
+        last = step == settings.steps
+        validate = step % settings.validate_every == 0 or last
+        draw = last or step % (settings.sample_every or settings.validate_every) == 0
+        if not validate and not draw:
+            return
         network = self.network
         self.ema.store(network.parameters())
         self.ema.copy_to(network.parameters())
         network.eval()
-        with torch.no_grad():
-            scores = self.task.validate(network)
+        if validate:
+            self._validate(network)
+        if draw and self.leads:
+            self._draw(network)
+        self.ema.restore(network.parameters())
+
+    def _validate(self, network: nn.Module) -> None:
+        found = [self.task.validate(network) if self.leads else {}]
+        scores = broadcast_object_list(found)[0]  # all processes must stop at the same update
         self.state.scores = scores
-        self._log({"step": self.state.step, **{f"valid_{name}": value for name, value in scores.items()}})
+        self._log({f"valid_{name}": value for name, value in scores.items()})
         if scores["loss"] < self.state.best:
             self.state.best, self.state.best_step, self.state.waited = scores["loss"], self.state.step, 0
             self.best = {name: value.detach().cpu().clone() for name, value in network.state_dict().items()}
@@ -148,40 +217,51 @@ class Trainer:
             self.state.stopped = (
                 self.settings.patience is not None and self.state.waited >= self.settings.patience
             )
-        self.ema.restore(network.parameters())
 
-    def _settle_config(self) -> None:
-        config = {"task": self.task.describe(), "settings": self.settings.model_dump(mode="json")}
-        config["settings"].pop("checkpoint_seconds")
-        config["processes"] = self.accelerator.num_processes
-        path = self.out / CONFIG
-        if path.is_file():
-            old = json.loads(path.read_text(encoding="utf8"))
-            changed = [name for name in _flat(config) if _flat(config)[name] != _flat(old).get(name)]
-            if changed:
-                name = changed[0]
-                got = f"{name} = {_flat(config)[name]!r}, where the run has {_flat(old).get(name)!r}"
-                raise InputError(
-                    expected(str(self.out), "the settings it was begun with", got, "choose another --out")
-                )
-        elif self.accelerator.is_main_process:
-            self.out.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps(config, indent=2) + "\n", encoding="utf8")
-        self.accelerator.wait_for_everyone()
+    def _draw(self, network: nn.Module) -> None:
+        folder = self.out / SAMPLES
+        folder.mkdir(exist_ok=True)
+        write_image(folder / f"{self.state.step:07d}.png", self.task.picture(network))
+
+    def _report(self, progress: Progress | None, note: Note | None) -> None:
+        if note is not None and self.state.step % self.settings.log_every == 0:
+            best = f", best validation {self.state.best:.4g}" if self.state.best < math.inf else ""
+            note(f"loss {self.last_loss:.4g}{best}")
+        if progress is not None:
+            progress(self.state.step, self.settings.steps)
+
+    def _log(self, numbers: Mapping[str, float]) -> None:
+        if self.journal is not None:
+            self.journal.write(self.state.step, numbers)
+
+    def _settle(self, start: Start | None) -> None:
+        usual = TrainSettings().model_dump(mode="json", exclude=FREE)
+        config: dict[str, Any] = {
+            "task": self.task.describe(),
+            "settings": self.settings.model_dump(mode="json", exclude=FREE),
+            "processes": self.accelerator.num_processes,
+        }
+        if start is not None:
+            config["start"] = str(start.source)
+        settle(self.out, config, {"settings": usual}, write=self.leads)
 
     def _save(self) -> None:
-        if self.accelerator.is_main_process:
-            content = {
-                "model": self.network.state_dict(),
-                "ema": self.ema.state_dict(),
-                "optimizer": self.optimizer.state_dict(),
-                "best": self.best,
-                "state": vars(self.state),
-            }
-            partial = self.out / f".{CHECKPOINT}"
-            torch.save(content, partial)
-            os.replace(partial, self.out / CHECKPOINT)
-        self.accelerator.wait_for_everyone()
+        if not self.leads:
+            return
+        if self.journal is not None:
+            self.journal.flush()
+        content = {
+            "model": self.network.state_dict(),
+            "ema": self.ema.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "best": self.best,
+            "state": vars(self.state),
+        }
+        if self.accelerator.scaler is not None:  # of fp16
+            content["scaler"] = self.accelerator.scaler.state_dict()
+        partial = self.out / f".{CHECKPOINT}"
+        torch.save(content, partial)
+        os.replace(partial, self.out / CHECKPOINT)
 
     def _load(self) -> None:
         path = self.out / CHECKPOINT
@@ -195,26 +275,6 @@ class Trainer:
         self.optimizer.load_state_dict(content["optimizer"])
         self.ema.load_state_dict(content["ema"])
         self.ema.to(self.accelerator.device)
+        if self.accelerator.scaler is not None and "scaler" in content:
+            self.accelerator.scaler.load_state_dict(content["scaler"])
         self.best, self.state = content["best"], Progressed(**content["state"])
-        self._cut_log()
-
-    def _log(self, entry: Mapping[str, Any]) -> None:
-        if self.accelerator.is_main_process:
-            with (self.out / LOG).open("a", encoding="utf8") as file:
-                file.write(json.dumps(entry) + "\n")
-
-    def _cut_log(self) -> None:
-        """Forget what was logged after the checkpoint: it is done again."""
-        path = self.out / LOG
-        if not self.accelerator.is_main_process or not path.is_file():
-            return
-        lines = [line for line in path.read_text(encoding="utf8").splitlines() if line.endswith("}")]
-        kept = [line for line in lines if json.loads(line)["step"] <= self.state.step]
-        path.write_text("".join(f"{line}\n" for line in kept), encoding="utf8")
-
-
-def _flat(value: Any, name: str = "") -> dict[str, Any]:
-    if not isinstance(value, Mapping):
-        return {name: value}
-    parts = [_flat(part, f"{name}.{key}" if name else str(key)) for key, part in value.items()]
-    return {key: leaf for part in parts for key, leaf in part.items()}

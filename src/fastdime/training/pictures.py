@@ -1,6 +1,6 @@
 """Images in memory as integers, a few bytes a pixel, with their labels."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -41,10 +41,15 @@ def read_pictures(
     label: str | None = None,
     size: int | None = None,
     channels: int | None = None,
+    convert: bool = False,
     progress: Callable[[float, int], None] | None = None,
 ) -> Pictures:
-    """Read all images of a table; they must have one shape and depth."""
-    first = io.read(table.paths[0], size=size, channels=channels)
+    """Read all images of a table; they must have one shape and depth.
+
+    Args:
+        size, channels, convert: as for `io.read`.
+    """
+    first = io.read(table.paths[0], size=size, channels=channels, convert=convert)
     bytes_needed = len(table) * first.x.numel() * first.bits // 8
     if bytes_needed > LARGEST:
         raise InputError(
@@ -53,7 +58,7 @@ def read_pictures(
     dtype = torch.uint8 if first.bits == 8 else torch.int32
     levels = torch.empty((len(table), *first.x.shape), dtype=dtype)
     for row, path in enumerate(table.paths):
-        picture = io.read(path, size=size, channels=first.x.shape[0])
+        picture = io.read(path, size=size, channels=first.x.shape[0], convert=convert)
         if picture.x.shape != first.x.shape or picture.bits != first.bits:
             shape = f"{tuple(first.x.shape)} with {first.bits} bits, as the first image"
             raise DataError(expected(str(path), shape, f"{tuple(picture.x.shape)} with {picture.bits} bits"))
@@ -66,8 +71,24 @@ def read_pictures(
 
 def split(pictures: Pictures, share: float, seed: int) -> tuple[Pictures, Pictures]:
     """Part the images at random into those to train on and a share to validate on."""
-    order = torch.randperm(len(pictures), generator=torch.Generator().manual_seed(seed))
-    count = max(1, round(share * len(pictures)))
-    if count >= len(pictures):
-        raise InputError(expected("images", "at least two, to train on and to validate on", len(pictures)))
-    return pictures.only(order[count:]), pictures.only(order[:count])
+    train, valid = held_out([str(row) for row in range(len(pictures))], share, seed)
+    return pictures.only(train), pictures.only(valid)
+
+
+def held_out(groups: Sequence[str], share: float, seed: int) -> tuple[Tensor, Tensor]:
+    """Part rows at random into those to train on and a share to validate on, never within a group."""
+    members: dict[str, list[int]] = {}
+    for row, group in enumerate(groups):
+        members.setdefault(group, []).append(row)
+    order = torch.randperm(len(members), generator=torch.Generator().manual_seed(seed)).tolist()
+    names, wanted = list(members), max(1, round(share * len(groups)))
+    valid: list[int] = []
+    while order and len(valid) < wanted:
+        valid += members[names[order.pop(0)]]
+    if not order:
+        got = f"{len(groups)} images in {len(members)} group(s)"
+        raise InputError(
+            expected("images", "enough for a part to train on and one to validate on", got, "give more")
+        )
+    train = [row for place in order for row in members[names[place]]]
+    return torch.tensor(train), torch.tensor(valid)

@@ -55,11 +55,11 @@ def test_an_interrupted_set_goes_on_to_the_same_bytes(
     write_phantom(tmp_path / "whole", wanted)
     save, calls = io.write_image, [0]
 
-    def fail(*arguments: object) -> None:
+    def fail(*arguments: object, **options: object) -> None:
         calls[0] += 1
         if calls[0] == 61:
             raise KeyboardInterrupt
-        save(*arguments)
+        save(*arguments, **options)
 
     monkeypatch.setattr(write.io, "write_image", fail)
     with pytest.raises(KeyboardInterrupt):
@@ -136,7 +136,9 @@ def test_picture_of_a_set(name: str, tmp_path: Path) -> None:
         sheet = np.asarray(image)
     first = io.read(image_path(tmp_path / "set", "0000-000000")).x.numpy()
     shown = np.repeat(np.repeat(((first + 1) * 127.5).round(), 2, 1), 2, 2).transpose(1, 2, 0)
-    assert np.array_equal(sheet[CAPTION : CAPTION + 128, GAP : GAP + 128], np.broadcast_to(shown, (128, 128, 3)))
+    assert np.array_equal(
+        sheet[CAPTION : CAPTION + 128, GAP : GAP + 128], np.broadcast_to(shown, (128, 128, 3))
+    )
     difference = sheet[CAPTION : CAPTION + 128, 6 + 2 * 134 : 6 + 2 * 134 + 128].astype(int)
     redder = (difference[..., 0] - difference[..., 2]).sum() > 0
     comes, bright = table.column("shortcut")[0] == 0, name == "chest-pacemaker"
@@ -155,3 +157,23 @@ def test_no_picture_of_what_is_not_a_set(tmp_path: Path) -> None:
         draw_set(tmp_path, tmp_path / "grid.png")
     with pytest.raises(InputError, match="limit: expected 1 or more, got 0"):
         draw_set(tmp_path, tmp_path / "grid.png", limit=0)
+
+
+def test_without_truth_the_images_and_the_table_are_the_same(tmp_path: Path) -> None:
+    whole = PhantomSet("chest-drain", 5, k=75, seed=2, size=32)
+    bare = PhantomSet("chest-drain", 5, k=75, seed=2, size=32, truth=False)
+    write_phantom(tmp_path / "whole", whole)
+    write_phantom(tmp_path / "bare", bare)
+    ours, theirs = contents(tmp_path / "bare"), contents(tmp_path / "whole")
+    assert {name for name in theirs if name.startswith("truth/")} == theirs.keys() - ours.keys()
+    assert all(ours[name] == theirs[name] for name in ours if name != "dataset.json")
+    for folder, other in (("bare", whole), ("whole", bare)):
+        with pytest.raises(InputError, match="truth of the set that is there"):
+            write_phantom(tmp_path / folder, other)
+
+
+def test_images_do_not_wait_for_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[int] = []
+    monkeypatch.setattr("os.fsync", waits.append)
+    write_phantom(tmp_path, PhantomSet("chest-drain", 4, size=32))
+    assert len(waits) <= 2  # the settings and the table

@@ -1,0 +1,102 @@
+"""Which rows of a table are trained on, and which validate."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fastdime.data.table import Table
+from fastdime.errors import DataError, InputError, expected
+from fastdime.training.pictures import held_out
+
+SPLIT, GROUP = "split", "patient"
+PARTS = ("train", "val", "test")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """How to choose rows.
+
+    Attributes:
+        label: column to be learned; rows where it is blank are left out.
+        where: COLUMN=VALUE; only such rows are used.
+        split: column that says train, val or test; None = `split` if the table has it.
+        group: column whose groups are never parted; None = `patient` if the table has it.
+        valid_share: share of the training rows that validate, if the split has no val.
+    """
+
+    label: str | None = None
+    where: str | None = None
+    split: str | None = None
+    group: str | None = None
+    valid_share: float = 0.03
+
+    def __post_init__(self) -> None:
+        """Refuse a share that leaves nothing."""
+        if not 0 < self.valid_share < 1:
+            raise InputError(expected("--valid-share", "a number between 0 and 1", self.valid_share))
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Rows to train on, rows that validate, and how many were left out because they have no label."""
+
+    train: Table
+    valid: Table
+    blank: int
+
+
+def choose(table: Table, choice: Choice, seed: int) -> Chosen:
+    """Choose the rows to train on; rows of the split test are never among them."""
+    table = _where(table, choice.where) if choice.where else table
+    blank = 0
+    if choice.label is not None:
+        values = table.binary(choice.label)
+        kept = [row for row, value in enumerate(values) if not math.isnan(value)]
+        blank = len(table) - len(kept)
+        table = table.take(kept)
+    parts = _parts(table, choice.split)
+    train = table.take(_rows(parts, "train"))
+    if not len(train):
+        raise DataError(
+            expected("table", "rows to train on", "none", "check --split, --where and the labels")
+        )
+    if "val" in parts:
+        return Chosen(train, table.take(_rows(parts, "val")), blank)
+    rows = held_out(_groups(train, choice.group), choice.valid_share, seed)
+    return Chosen(train.take(rows[0].tolist()), train.take(rows[1].tolist()), blank)
+
+
+def _rows(parts: Sequence[str], name: str) -> list[int]:
+    return [row for row, part in enumerate(parts) if part == name]
+
+
+def _where(table: Table, condition: str) -> Table:
+    name, equals, wanted = condition.partition("=")
+    if not equals:
+        raise InputError(expected("--where", "COLUMN=VALUE", repr(condition)))
+    kept = _rows(table.text(name), wanted)
+    if not kept:
+        raise DataError(expected(f"--where {condition}", "at least one such row", "none"))
+    return table.take(kept)
+
+
+def _has(table: Table, name: str) -> bool:
+    return name in table.labels or name in table.groups
+
+
+def _parts(table: Table, column: str | None) -> Sequence[str]:
+    if column is None and not _has(table, SPLIT):
+        return ["train"] * len(table)
+    name = column or SPLIT
+    parts = table.text(name)
+    for row, part in enumerate(parts):
+        if part not in PARTS:
+            place = f"{table.place(row)}column {name!r} of image {table.ids[row]!r}"
+            raise DataError(expected(place, "train, val or test", repr(part), "name another with --split"))
+    return parts
+
+
+def _groups(table: Table, column: str | None) -> Sequence[str]:
+    if column is None and not _has(table, GROUP):
+        return table.ids
+    return table.grouping(column or GROUP)

@@ -1,0 +1,134 @@
+"""The commands of `fastdime train`."""
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from fastdime.classifiers.load import load_classifier
+from fastdime.data.table import read_table
+from fastdime.diffusion.checkpoints import load_denoiser
+from support.commands import complaint, fastdime_command
+
+QUICK = ("--steps", 6, "--batch-size", 4, "--set", "validate_every=3", "--set", "log_every=2")
+
+
+@pytest.fixture(scope="module")
+def phantom(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("data") / "chest"
+    done = fastdime_command(
+        "data", "phantom", "chest-pacemaker", "--n", 40, "--k", 50, "--size", 32, "--out", folder
+    )
+    assert done.code == 0
+    return folder / "table.csv"
+
+
+def train(kind: str, data: Path, out: Path, *more: object) -> dict[str, object]:
+    done = fastdime_command("train", kind, "--data", data, "--out", out, *QUICK, "--json", *more)
+    assert done.code == 0, done.err
+    told = json.loads(done.out)
+    assert isinstance(told, dict)
+    return told
+
+
+def test_from_images_to_counterfactuals(phantom: Path, tmp_path: Path) -> None:
+    denoiser, guide, task = (tmp_path / name for name in ("denoiser", "guide", "task"))
+    told = train("denoiser", phantom, denoiser, "--widths", "8,16", "--layers", 1, "--patch", 4)
+    assert told["updates"] == 6
+    parts = Counter(read_table(phantom).text("split"))
+    assert (told["images"], told["validation_images"]) == (parts["train"], parts["val"])
+    assert load_denoiser(denoiser / "denoiser").size == 32
+    told = train("guide", phantom, guide, "--where", "task=1")
+    assert told["validation"].keys() == {"loss", "accuracy", "auroc"}
+    assert 0 <= told["coverage"]["gradient_inside"] <= 1
+    assert load_classifier(guide / "classifier").size == 32
+    told = train("task", phantom, task, "--architecture", "resnet18")
+    assert "coverage" not in told
+    models = ("--denoiser", denoiser / "denoiser", "--classifier", guide / "classifier")
+    quick = ("--set", "tau=2", "--set", "steps=20", "--set", "scales=8")
+    run = fastdime_command(
+        "explain", "--data", phantom, "--limit", 2, *models, *quick, "--out", tmp_path / "run"
+    )
+    assert run.code == 0, run.err
+
+
+def test_the_model_card(phantom: Path, tmp_path: Path) -> None:
+    told = train("task", phantom, tmp_path, "--seed", 3)
+    card = json.loads((tmp_path / "card.json").read_text())
+    assert card == {name: value for name, value in told.items() if name != "next"}
+    assert card["seed"] == 3
+    assert card["images_seen"] == 24
+    words = card["command"].split()
+    assert words[:3] == ["fastdime", "train", "task"]
+    page = (tmp_path / "README.md").read_text()
+    assert card["command"] in page
+    assert "| images seen | 24 |" in page
+
+
+def test_people_are_told_what_to_type_next(phantom: Path, tmp_path: Path) -> None:
+    words = ("--data", phantom, "--out", tmp_path, *QUICK, "--widths", "8,16")
+    done = fastdime_command("train", "denoiser", *words)
+    assert f"folder                  {tmp_path}/denoiser\n" in done.out
+    assert f"next                    fastdime train guide --data {phantom} --out GUIDE\n" in done.out
+    again = fastdime_command("train", "denoiser", *words)  # it is finished: the same is said again
+    assert again.out == done.out
+
+
+def test_blank_labels_are_counted(phantom: Path, tmp_path: Path) -> None:
+    header, *rows = phantom.read_text().splitlines()
+    place = header.split(",").index("shortcut")
+    cells = [row.split(",") for row in rows]
+    for row in cells[:5]:
+        row[place] = ""
+    table = phantom.with_name("blank.csv")
+    table.write_text("\n".join([header, *map(",".join, cells)]) + "\n")
+    told = train("guide", table, tmp_path)
+    assert told["left_out_without_label"] == 5
+
+
+def test_other_weights_to_begin_with(phantom: Path, tmp_path: Path) -> None:
+    train("guide", phantom, tmp_path / "first")
+    told = train("guide", phantom, tmp_path / "next", "--from", tmp_path / "first")
+    assert told["started_from"] == str(tmp_path / "first")
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["guide", "--shortcut", "pacemaker"], "label column: expected one of"),
+        (["guide", "--recipe", "medcal"], "did you mean 'medical'"),
+        (["guide", "--architecture", "resnet-18"], "did you mean 'resnet18'"),
+        (["guide", "--where", "task=7"], "--where task=7: expected at least one such row"),
+        (["guide", "--split", "parts"], "column: expected one of"),
+        (["guide", "--from", "nowhere"], "--from nowhere: expected a folder or file with weights"),
+        (["guide", "--augment", "eras=1"], "did you mean 'erase'"),
+        (["guide", "--augment", "erase=2"], "erase of the augmentation: expected a share from 0 to 1, got 2"),
+        (["guide", "--augment", "erase"], "--augment: expected NAME=VALUE, got 'erase'"),
+        (["task", "--task", "z"], "expected 0, 1 or blank"),
+        (["task", "--set", "stps=4"], "did you mean 'steps'"),
+        (["task", "--set", "precision=fp16"], "precision: expected no or bf16 on a CPU"),
+        (["task", "--learning-rate", "-1"], "learning_rate: expected greater than 0"),
+        (["task", "--device", "gpu"], "--device: expected one of auto, cpu, cuda, mps"),
+        (["denoiser", "--widths", "8,x"], "--widths: expected whole numbers with commas between"),
+        (["denoiser", "--widths", "8,12"], "widths of the denoiser: expected channels in multiples of 8"),
+        (["denoiser", "--size", "20"], "expected squares whose side is a multiple of 16"),
+        (["denoiser", "--channels", "3"], "expected a colour image"),
+        (["denoiser", "--valid-share", "0"], "--valid-share: expected a number between 0 and 1"),
+    ],
+)
+def test_what_cannot_be_trained_is_one_line(
+    phantom: Path, tmp_path: Path, words: list[str], sentence: str
+) -> None:
+    kind, *rest = words
+    done = fastdime_command("train", kind, "--data", phantom, "--out", tmp_path / "out", *rest)
+    assert sentence in complaint(done)
+    assert not (tmp_path / "out").exists()
+
+
+def test_help_needs_no_torch() -> None:
+    code = "import sys, fastdime.cli_train; print([n for n in ('torch', 'pydantic') if n in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
