@@ -36,7 +36,7 @@ def train(kind: str, data: Path, out: Path, *more: object) -> dict[str, object]:
 
 def test_from_images_to_counterfactuals(phantom: Path, tmp_path: Path) -> None:
     denoiser, guide, task = (tmp_path / name for name in ("denoiser", "guide", "task"))
-    told = train("denoiser", phantom, denoiser, "--widths", "8,16", "--layers", 1, "--patch", 4)
+    told = train("denoiser", phantom, denoiser, "--widths", "16,16", "--layers", 1, "--patch", 4)
     assert told["updates"] == 6
     parts = Counter(read_table(phantom).text("split"))
     assert (told["images"], told["validation_images"]) == (parts["train"], parts["val"])
@@ -69,7 +69,7 @@ def test_the_model_card(phantom: Path, tmp_path: Path) -> None:
 
 
 def test_people_are_told_what_to_type_next(phantom: Path, tmp_path: Path) -> None:
-    words = ("--data", phantom, "--out", tmp_path, *QUICK, "--widths", "8,16")
+    words = ("--data", phantom, "--out", tmp_path, *QUICK, "--widths", "16,16")
     done = fastdime_command("train", "denoiser", *words)
     assert f"folder                  {tmp_path}/denoiser\n" in done.out
     assert f"next                    fastdime train guide --data {phantom} --out GUIDE\n" in done.out

@@ -270,7 +270,7 @@ def dose(
 
     ks = [value for value in map(parse_k, k.split(",")) if value is not None]
     with progress_of("networks") as progress:
-        rows = list(run(phantom or list(STUDIES), ks, seeds, out, progress))
+        rows = run(phantom or list(STUDIES), ks, seeds, out, progress)
     if as_json:
         print(json.dumps({"rows": rows}))
     else:

@@ -42,6 +42,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Changed = Annotated[
     list[str] | None, typer.Option("--augment", help="How images are changed, e.g. --augment erase=0.5.")
 ]
+Width = Annotated[int | None, typer.Option(help="Channels of the first layer, for the small networks.")]
 Architecture = Annotated[str | None, typer.Option(help="Network, e.g. small-cnn, resnet18; the recipe's.")]
 
 
@@ -94,6 +95,7 @@ def guide(
     channels: Channels = None,
     convert_channels: Convert = False,
     architecture: Architecture = None,
+    width: Width = None,
     augment: Changed = None,
     steps: Steps = None,
     batch_size: BatchSize = None,
@@ -105,7 +107,7 @@ def guide(
     as_json: Json = False,
 ) -> None:
     """Train the classifier of the shortcut that steers counterfactuals."""
-    _run("guide", shortcut, locals(), {"architecture": architecture})
+    _run("guide", shortcut, locals(), {"architecture": architecture, "width": width})
 
 
 @app.command()
@@ -123,6 +125,7 @@ def task(
     channels: Channels = None,
     convert_channels: Convert = False,
     architecture: Architecture = None,
+    width: Width = None,
     augment: Changed = None,
     steps: Steps = None,
     batch_size: BatchSize = None,
@@ -134,7 +137,7 @@ def task(
     as_json: Json = False,
 ) -> None:
     """Train a classifier of the task: a model to audit."""
-    _run("task", task, locals(), {"architecture": architecture})
+    _run("task", task, locals(), {"architecture": architecture, "width": width})
 
 
 def _whole(text: str | None) -> tuple[int, ...] | None:

@@ -42,9 +42,7 @@ def test_what_sees_nothing() -> None:
 def test_rows_and_going_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dose, "SETTINGS", dose.SETTINGS.model_copy(update={"steps": 3, "batch_size": 8}))
     told: list[tuple[float, int]] = []
-    rows = list(
-        dose_response(["chest-drain"], [100, 50], 2, tmp_path, lambda done, of: told.append((done, of)))
-    )
+    rows = dose_response(["chest-drain"], [100, 50], 2, tmp_path, lambda done, of: told.append((done, of)))
     assert told == [(1, 4), (2, 4), (3, 4), (4, 4)]
     assert [(row["phantom"], row["k"], row["seeds"]) for row in rows] == [
         ("chest-drain", 100, 2),
@@ -54,5 +52,5 @@ def test_rows_and_going_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     logs = sorted(tmp_path.glob("*/log.jsonl"))
     assert len(logs) == 4
     before = [log.read_bytes() for log in logs]
-    assert list(dose_response(["chest-drain"], [100, 50], 2, tmp_path)) == rows
+    assert dose_response(["chest-drain"], [100, 50], 2, tmp_path) == rows
     assert [log.read_bytes() for log in logs] == before

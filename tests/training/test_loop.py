@@ -38,7 +38,7 @@ SETTINGS = TrainSettings(
 def task() -> Denoising:
     drawn = toy.pictures(80)
     pictures = Pictures(to_integers(drawn.x).to(torch.uint8), 8, drawn.ring.float())
-    return Denoising(*split(pictures, 0.2, 0), UNetShape(widths=(8, 16), patch=4, groups=4))
+    return Denoising(*split(pictures, 0.2, 0), UNetShape(widths=(16, 16), patch=4, groups=4))
 
 
 def losses(folder: Path) -> list[dict[str, float]]:

@@ -12,7 +12,7 @@ import fastdime
 from fastdime import toy
 from support.commands import fastdime_command
 
-WORDS = ("--steps", 12, "--widths", "8,16", "--set", "log_every=1", "--set", "validate_every=4")
+WORDS = ("--steps", 12, "--widths", "16,16", "--set", "log_every=1", "--set", "validate_every=4")
 
 
 def run(*words: object, data: Path, out: Path, python: tuple[str, ...] = ("-m", "fastdime")) -> str:

@@ -25,7 +25,7 @@ from fastdime.training.shapes import GuidedShape, MedicalShape, UNetShape
 SHRUNKEN = {
     "celeba": GuidedShape(widths=(8, 16), attention=(False, True), layers=1, heads=2, groups=4),
     "medical": MedicalShape(widths=(8, 16), layers=1, heads=2, groups=4),
-    "small": UNetShape(widths=(8, 16)),
+    "small": UNetShape(widths=(16, 16)),
 }
 ONE = {"steps": 1, "batch_size": 4, "log_every": 1}
 
@@ -133,7 +133,8 @@ def test_other_predictions(prediction: str, tmp_path: Path) -> None:
     recipe = replace(DENOISERS["small"], shape=SHRUNKEN["small"])
     task = task_for(recipe, *pictures(), {"prediction": prediction})
     assert task.describe()["prediction"] == prediction
-    assert "prediction" not in task_for(recipe, *pictures(), {}).describe()
+    assert task_for(recipe, *pictures(), {}).describe()["prediction"] == "v"
+    assert "prediction" not in task_for(recipe, *pictures(), {"prediction": "epsilon"}).describe()
     trained = train(task, settings_for(recipe, ONE, task.images), tmp_path)
     denoiser = load_denoiser(trained.folder)
     assert denoiser.prediction == prediction

@@ -26,7 +26,7 @@ def pictures(channels: int = 1) -> tuple[Pictures, Pictures]:
     return split(Pictures(x, 8, drawn.ring.float()), 0.5, 0)
 
 
-def denoising(widths: tuple[int, ...] = (8, 16)) -> Denoising:
+def denoising(widths: tuple[int, ...] = (16, 16)) -> Denoising:
     return Denoising(*pictures(), UNetShape(widths))
 
 
@@ -70,4 +70,4 @@ def test_weights_of_something_else(tmp_path: Path) -> None:
         start_from(classifying(), tmp_path / "nowhere")
     train(denoising(), SETTINGS, tmp_path / "denoiser")
     with pytest.raises(CheckpointError, match="choose the same architecture"):
-        start_from(denoising((8, 16, 24)), tmp_path / "denoiser")
+        start_from(denoising((16, 16, 24)), tmp_path / "denoiser")

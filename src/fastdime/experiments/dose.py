@@ -3,7 +3,8 @@
 The counterfactuals are the exact ones, so this is about phantoms and networks; no diffusion model has a part.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from itertools import product
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
@@ -37,23 +38,22 @@ Row = dict[str, Any]
 
 def dose_response(
     names: Sequence[str], ks: Sequence[float], seeds: int, out: Path, progress: Progress | None = None
-) -> Iterator[Row]:
+) -> list[Row]:
     """Train networks on sets of each correlation and switch the shortcut in fresh images.
 
-    Yields for each phantom and k the mean and spread over seeds, beside the ideal observer. Networks are kept
-    in `out`, so that an interrupted call goes on.
+    Networks are kept in `out`, so that an interrupted call goes on.
+
+    Returns:
+        For each phantom and k the mean and spread over seeds, beside the ideal observer.
     """
-    work, done = len(names) * len(ks) * seeds, 0
-    for name in names:
-        for k in ks:
-            runs = []
-            for seed in range(seeds):
-                network = _network(name, k, seed, out / f"{name}-k{k:g}-seed{seed}")
-                runs.append(response(network, name, k, seed))
-                done += 1
-                if progress is not None:
-                    progress(done, work)
-            yield {"phantom": name, "k": k, **_over_seeds(runs), **_ideal(k)}
+    jobs = list(product(names, ks, range(seeds)))
+    runs: dict[tuple[str, float], list[dict[str, float]]] = {}
+    for done, (name, k, seed) in enumerate(jobs, start=1):
+        network = _network(name, k, seed, out / f"{name}-k{k:g}-seed{seed}")
+        runs.setdefault((name, k), []).append(response(network, name, k, seed))
+        if progress is not None:
+            progress(done, len(jobs))
+    return [{"phantom": name, "k": k, **_over_seeds(some), **_ideal(k)} for (name, k), some in runs.items()]
 
 
 def _network(name: str, k: float, seed: int, out: Path) -> ImageClassifier:

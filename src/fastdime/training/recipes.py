@@ -65,6 +65,7 @@ DENOISERS: Mapping[str, DenoiserRecipe] = MappingProxyType(
     {
         "small": DenoiserRecipe(
             {"steps": 16_000, "batch_size": 32, "learning_rate": 8e-4, "ema": 0.9995},
+            prediction="v",
             note="A U-Net on 4 x 4 patches, for images of 32 to 128 pixels and a machine without a GPU.",
         ),
         "celeba": DenoiserRecipe(

@@ -58,7 +58,8 @@ class Request:
     Attributes:
         data: table or folder of images.
         root: as for `read_table`; size, channels, convert: as for `io.read`.
-        network: `widths`, `layers`, `patch`, `prediction` of a denoiser, `architecture` of a classifier.
+        network: `widths`, `layers`, `patch`, `prediction` of a denoiser; `architecture`, `width` of a
+            classifier.
         augment: fields of Augment that differ from the recipe's, for a classifier.
         changes: fields of TrainSettings that differ from the recipe's.
         start: folder or file with weights to begin with.
@@ -160,13 +161,13 @@ def task_for(
             raise InputError(unknown("--prediction", prediction, get_args(Prediction)))
         shape = reshaped(recipe.shape, given)
         return Denoising(train_part, valid_part, shape, recipe.flip, recipe.chain, prediction)
-    spec = _spec(given.get("architecture", recipe.architecture), train_part)
+    spec = _spec(given.get("architecture", recipe.architecture), train_part, given.get("width"))
     return Classifying(
         train_part, valid_part, spec, recipe.augment, recipe.smoothing, recipe.balance, recipe.levels
     )
 
 
-def _spec(name: str, pictures: Pictures) -> ClassifierSpec:
+def _spec(name: str, pictures: Pictures, first: int | None) -> ClassifierSpec:
     channels, height, width = pictures.levels.shape[1:]
     arguments: dict[str, Any] = {"channels": channels}
     if name == "encoder-unet":
@@ -174,6 +175,8 @@ def _spec(name: str, pictures: Pictures) -> ClassifierSpec:
             wanted = "square images"
             raise InputError(expected("encoder-unet", wanted, f"{height} x {width}", "use --size"))
         arguments["image_size"] = height
+    if first is not None:
+        arguments["width"] = first
     architecture(name)
     size = height if height == width else None
     return ClassifierSpec(architecture=name, arguments=arguments, channels=channels, size=size).completed()

@@ -65,6 +65,9 @@ class UNetShape:
         from diffusers import UNet2DModel
 
         folded = channels * self.patch**2
+        if self.widths[0] < folded:  # the noise of a patch would not fit through
+            wanted = f"{folded} or more, for {channels} channels and patches of {self.patch} x {self.patch}"
+            raise InputError(expected("first width of the denoiser", wanted, self.widths[0]))
         unet = UNet2DModel(
             sample_size=size // self.patch,
             in_channels=folded,
