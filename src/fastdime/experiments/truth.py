@@ -3,7 +3,9 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
+from itertools import product
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
@@ -119,21 +121,26 @@ def counterfactuals(
 
 
 def truth(
-    names: Sequence[str], methods: Sequence[str], n: int = 128, progress: Progress | None = None
+    bundles: Sequence[str | Path], methods: Sequence[str], n: int = 128, progress: Progress | None = None
 ) -> list[Row]:
-    """Score methods on subjects of phantoms that nothing was trained or tuned on, in both directions."""
+    """Score methods on subjects of phantoms that nothing was trained or tuned on, in both directions.
+
+    Args:
+        bundles: bundles of phantoms, which have the name of the phantom.
+    """
     rows: list[Row] = []
-    work = len(names) * len(methods) * len(DIRECTIONS) * n
-    for name in names:
-        bundle = load_bundle(name)
+    work = len(bundles) * len(methods) * len(DIRECTIONS) * n
+    for bundle in map(load_bundle, bundles):
         judges = Judges.of(bundle)
-        for direction in DIRECTIONS:
-            drawn = pairs(name, n, direction)
-            for method in methods:
-                done = len(rows) * n
-                show = None if progress is None else lambda now, _, done=done: progress(done + now, work)
-                made, seconds = counterfactuals(Explainer.from_bundle(bundle, method), drawn, show)
-                told = {"phantom": name, "method": method, "direction": direction, "n": n}
-                scores = {key: round(value, 4) for key, value in score(drawn, made, judges).items()}
-                rows.append({**told, **scores, "seconds_per_image": round(seconds, 4)})
+        for direction, method in product(DIRECTIONS, methods):
+            drawn, done = pairs(bundle.name, n, direction), len(rows) * n
+            show = None if progress is None else partial(_further, progress, done, work)
+            made, seconds = counterfactuals(Explainer.from_bundle(bundle, method), drawn, show)
+            told = {"phantom": bundle.name, "method": method, "direction": direction, "n": n}
+            scores = {key: round(value, 4) for key, value in score(drawn, made, judges).items()}
+            rows.append({**told, **scores, "seconds_per_image": round(seconds, 4)})
     return rows
+
+
+def _further(progress: Progress, done: int, work: int, now: float, _of: int) -> None:
+    progress(done + now, work)

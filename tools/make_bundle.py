@@ -1,0 +1,180 @@
+"""Make a bundle that comes with the package, from nothing: data, denoiser, guide, oracles, settings, card.
+
+    python tools/make_bundle.py chest-pacemaker --work WORK
+
+Every step is a command of fastdime or a function of fastdime.experiments, and goes on where it was stopped.
+The result is WORK/NAME/bundle/NAME, to be copied to src/fastdime/shipped. On one core it takes some hours.
+"""
+
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from argparse import ArgumentParser
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from fastdime.bundles import load_bundle
+from fastdime.experiments import tune
+from fastdime.experiments.oracles import ORACLES, SUBJECTS, train_oracle
+from fastdime.experiments.truth import truth
+
+IMAGES, PILOT, SCORED = 20_000, 32, 128
+TUNED = ("fastdime", "fastdime-2+")
+# Methods that walk the same chain take the start level and strength that were found for the first of TUNED.
+ALIKE = ("fastdime-nomask", "fastdime-2", "fastdime-repaint", "dime", "gmd", "gmd-nomask")
+CHAIN = ("steps", "tau", "scales", "l1")
+GRID = {
+    "steps": [50],
+    "tau": [20, 30],
+    "scales": [[10.0, 20.0, 40.0], [20.0, 40.0]],
+    "l1": [0.2, 0.4, 0.6],
+    "dilation": [3, 5],
+}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What differs between the bundles."""
+
+    seed: int
+    widths: str
+    classes: str
+    description: str
+
+
+PLANS = {
+    "chest-pacemaker": Plan(
+        21_000, "40,64,80", "no pacemaker,pacemaker", "chest X-ray phantom: is there a pacemaker?"
+    ),
+    "chest-drain": Plan(21_001, "40,64,80", "no drain,drain", "chest X-ray phantom: is there a chest drain?"),
+    "skin-ruler": Plan(21_002, "64,64,64", "no ruler,ruler", "skin phantom: are there ruler marks?"),
+    "face-smile": Plan(21_003, "64,64,64", "no smile,smile", "face phantom: does the face smile?"),
+}
+
+
+def main() -> None:
+    parser = ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("name", choices=PLANS)
+    parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--start", type=Path, help="denoiser to begin with")
+    wanted = parser.parse_args()
+    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "2")))
+    start = ["--from", wanted.start.absolute()] if wanted.start else []
+    folder = wanted.work / wanted.name
+    folder.mkdir(parents=True, exist_ok=True)
+    os.chdir(folder)
+    make(wanted.name, PLANS[wanted.name], start)
+
+
+def make(name: str, plan: Plan, start: list[Any]) -> None:
+    """Do everything, in the folder one is in."""
+    commands = [run(*words) for words in trainings(name, plan, start)]
+    oracles = {oracle: oracle_of(name, oracle, plan.seed) for oracle in ORACLES}
+    if not Path("settings.json").exists():
+        write_settings(name, pack(name, plan, "untuned"))
+    settings = ["--settings", "settings.json"]
+    rows = truth([pack(name, plan, "scored", *settings)], TUNED, SCORED)
+    cards = {part: json.loads((Path(part) / "card.json").read_text()) for part in ("denoiser", "guide")}
+    text = card(name, commands, cards, oracles, rows)
+    Path("card.md").write_text(text)
+    print(pack(name, plan, "bundle", *settings, "--card", "card.md"))
+
+
+def trainings(name: str, plan: Plan, start: list[Any]) -> Iterator[list[Any]]:
+    """Yield the commands that draw the images and train denoiser and guide."""
+    drawn = ["--n", IMAGES, "--seed", plan.seed, "--split", "train=1", "--no-truth", "--out", "data"]
+    yield ["data", "phantom", name, *drawn]
+    table = ["--data", "data/table.csv"]
+    yield ["train", "denoiser", *table, "--out", "denoiser", "--widths", plan.widths, *start]
+    length = ["--width", 16, "--steps", 2500, "--batch-size", 64, "--valid-share", 0.05, "--set", "ema=0.995"]
+    yield ["train", "guide", *table, "--out", "guide", *length]
+
+
+def run(*words: object) -> str:
+    """Run a command of fastdime, and return it as one would type it."""
+    command = ["fastdime", *map(str, words)]
+    print("$", shlex.join(command), flush=True)
+    subprocess.run([sys.executable, "-m", *command], check=True)
+    return shlex.join(command)
+
+
+def oracle_of(name: str, oracle: str, seed: int) -> dict[str, Any]:
+    """Train an oracle, with a seed of its own."""
+    own = seed + 3000 + 10 * list(ORACLES).index(oracle)
+    trained = train_oracle(name, oracle, Path("oracles") / oracle, own)
+    return {"seed": own, "subjects": SUBJECTS[oracle], "images_seen": trained.images_seen, **trained.scores}
+
+
+def pack(name: str, plan: Plan, place: str, *more: object) -> Path:
+    """Put everything into one folder."""
+    out = Path(place) / name
+    shutil.rmtree(out, ignore_errors=True)
+    words = [out, "--denoiser", "denoiser/denoiser", "--classifier", "guide/classifier", "--half"]
+    words += ["--classes", plan.classes, "--description", plan.description, *more]
+    for oracle in ORACLES:
+        words += ["--oracle", f"{oracle}=oracles/{oracle}/classifier"]
+    run("bundle", "pack", *words)
+    return out
+
+
+def write_settings(name: str, packed: Path) -> None:
+    """Choose the settings of each method on pilot subjects."""
+    bundle, chosen, tried = load_bundle(packed), {}, {}
+    for method in TUNED:
+        rows = tune.tune(bundle, name, method, GRID, PILOT, lambda done, of: print(done, of, flush=True))
+        chosen[method], tried[method] = rows[0]["settings"], rows
+    for method in ALIKE:
+        chosen[method] = {field: chosen[TUNED[0]][field] for field in CHAIN}
+    Path("sweep.json").write_text(json.dumps(tried, indent=1) + "\n")
+    Path("settings.json").write_text(json.dumps(chosen, indent=1) + "\n")
+
+
+def card(
+    name: str, commands: list[str], cards: dict[str, Any], oracles: dict[str, Any], rows: list[Any]
+) -> str:
+    """Write the model card, with scores on subjects that nothing was trained or tuned on."""
+    parts = [
+        f"# {name}",
+        f"Denoiser, guide and oracles for the phantom `{name}`, made by `python tools/make_bundle.py {name} "
+        "--work WORK`, which ran:",
+        "```sh\n" + "\n".join(commands) + "\n```",
+        table([{"part": part, **trained(told)} for part, told in cards.items()]),
+        "Oracles (`fastdime.experiments.oracles.train_oracle`, architecture small-resnet):",
+        table([{"oracle": oracle, **told} for oracle, told in oracles.items()]),
+        f"Settings: chosen from {len(list(tune.combinations(GRID)))} combinations on {PILOT} pilot subjects "
+        f"(seed {tune.SEED}, `fastdime.experiments.tune`), each with the shortcut and without. Scores on "
+        f"{SCORED} other subjects (`fastdime bench truth --phantom {name} --methods {','.join(TUNED)} "
+        f"--n {SCORED}`):",
+        table([{key: row[key] for key in row if key != "phantom"} for row in rows]),
+        "Made for tests, demonstrations and studies with exact truth. The images are synthetic: nothing here "
+        "is for use on patients.",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def trained(told: dict[str, Any]) -> dict[str, Any]:
+    names = ("parameters", "seed", "images", "updates", "images_seen", "hours")
+    scores = {f"validation {name}": value for name, value in told["validation"].items()}
+    return {name: told[name] for name in names} | scores
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """Write rows as Markdown; what a row does not have stays blank."""
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    lines = [names, ["---"] * len(names), *([shown(row.get(name, "")) for name in names] for row in rows)]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def shown(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+if __name__ == "__main__":
+    main()
