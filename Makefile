@@ -25,10 +25,7 @@ check: setup
 	$(BIN)/python tools/size_guard.py src/fastdime
 
 demo: setup
-	$(BIN)/python -m fastdime.toy --n 12 --out demo/images
-	$(BIN)/fastdime explain --denoiser fastdime.toy:denoiser --classifier fastdime.toy:classifier \
-		--data demo/images/table.csv --method fastdime --set tau=40 --set l1=0.5 --out demo/run
-	$(BIN)/fastdime show demo/run --out demo/counterfactuals.png
+	$(BIN)/fastdime demo --out demo
 
 clean:
 	rm -rf $(VENV) demo .pytest_cache .mypy_cache .ruff_cache

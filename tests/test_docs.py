@@ -325,9 +325,7 @@ def test_the_picture_is_small() -> None:
 
 
 def test_the_demo_is_as_described() -> None:
-    makefile = text_of(ROOT / "Makefile")
-    for words in ("--n 12", "--set tau=40 --set l1=0.5", "demo/run", "demo/counterfactuals.png"):
-        assert words in makefile
+    assert "fastdime demo --out demo" in text_of(ROOT / "Makefile")
 
 
 def test_citation_and_changelog() -> None:

@@ -25,7 +25,7 @@ from fastdime.experiments import tune
 from fastdime.experiments.oracles import ORACLES, SUBJECTS, train_oracle
 from fastdime.experiments.truth import truth
 
-IMAGES, PILOT, SCORED = 20_000, 32, 128
+IMAGES, PILOT, SCORED = 20_000, 24, 128
 TUNED = ("fastdime", "fastdime-2+")
 # Methods that walk the same chain take the start level and strength that were found for the first of TUNED.
 ALIKE = ("fastdime-nomask", "fastdime-2", "fastdime-repaint", "dime", "gmd", "gmd-nomask")
@@ -35,7 +35,7 @@ GRID = {
     "tau": [20, 30],
     "scales": [[10.0, 20.0, 40.0], [20.0, 40.0]],
     "l1": [0.2, 0.4, 0.6],
-    "dilation": [3, 5],
+    "dilation": [3],
 }
 
 

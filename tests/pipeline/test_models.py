@@ -135,7 +135,10 @@ def test_models_that_are_missing_or_cannot_be_made(tmp_path: Path, monkeypatch: 
         ([], "--denoiser: expected a path or module:function, or --bundle, got nothing"),
         (denoiser, "--classifier: expected a path or module:function, or --bundle, got nothing"),
         (classifier, "--denoiser: expected a path or module:function, or --bundle, got nothing"),
-        (["--bundle", "nowhere"], "bundle nowhere: expected a folder, got nothing of that name"),
+        (
+            ["--bundle", "nowhere"],
+            "bundle nowhere: expected a folder, or one that comes with fastdime (chest-",
+        ),
         (
             [*classifier, "--denoiser", "nowhere"],
             "nowhere: expected a diffusers folder, a checkpoint file or",
