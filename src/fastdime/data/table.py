@@ -2,7 +2,7 @@
 
 A CSV or parquet table needs a column `path`, relative to the folder of the table. A column `id` names the
 images; without one the id is the path without the suffix of an image. Other columns are labels or text, as
-`fastdime.data.sheets` tells; `split` and `patient` are always text. Columns without a name, such as the row
+`fastdime.data.cells` tells; `split` and `patient` are always text. Columns without a name, such as the row
 numbers that pandas writes, are left out. In a folder the id is the path below it; if every image lies in a
 sub-folder, the first sub-folder is the text column `class`; if some are DICOM files, `patient` is theirs.
 """
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Self
 
 from fastdime.data.folders import SUFFIXES, dicom_patients, image_names, is_dicom
-from fastdime.data.sheets import (
+from fastdime.data.cells import (
     DELIMITERS,
     PARQUET,
     Sheet,

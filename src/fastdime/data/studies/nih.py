@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from fastdime.data.sheets import Sheet, read_sheet, read_words
+from fastdime.data.cells import Sheet, read_sheet, read_words
 from fastdime.data.studies.study import IMAGE, XRAY, Study
 from fastdime.data.table import SPLIT
 from fastdime.errors import DataError, expected
