@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
-from fastdime.data.folders import SUFFIXES, dicom_patients, image_names, is_dicom
 from fastdime.data.cells import (
     DELIMITERS,
     PARQUET,
@@ -28,6 +27,7 @@ from fastdime.data.cells import (
     read_sheet,
     text_of,
 )
+from fastdime.data.folders import SUFFIXES, dicom_patients, image_names, is_dicom
 from fastdime.errors import DataError, InputError, expected, unknown
 from fastdime.files import write_atomically
 

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from fastdime.data.forms import Form
 from fastdime.data.cells import Sheet, read_sheet, read_words
+from fastdime.data.forms import Form
 from fastdime.data.studies.study import IMAGE, Study
 from fastdime.data.table import SPLIT
 from fastdime.errors import DataError, expected

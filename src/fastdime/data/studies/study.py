@@ -5,9 +5,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from fastdime.data.cells import Columns, Sheet, labels_and_texts, line_name, read_sheet
 from fastdime.data.folders import names_with_suffix
 from fastdime.data.forms import Form
-from fastdime.data.cells import Columns, Sheet, labels_and_texts, line_name, read_sheet
 from fastdime.data.table import ALWAYS_TEXT, PATIENT, SPLIT, Table, check_ids
 from fastdime.errors import DataError, InputError, expected, unknown
 
