@@ -92,7 +92,8 @@ def trainings(name: str, plan: Plan, start: list[Any]) -> Iterator[list[Any]]:
     drawn = ["--n", IMAGES, "--seed", plan.seed, "--split", "train=1", "--no-truth", "--out", "data"]
     yield ["data", "phantom", name, *drawn]
     table = ["--data", "data/table.csv"]
-    yield ["train", "denoiser", *table, "--out", "denoiser", "--widths", plan.widths, *start]
+    shape = ["--widths", plan.widths, "--set", "log_every=50"]
+    yield ["train", "denoiser", *table, "--out", "denoiser", *shape, *start]
     length = ["--width", 16, "--steps", 2500, "--batch-size", 64, "--valid-share", 0.05, "--set", "ema=0.995"]
     yield ["train", "guide", *table, "--out", "guide", *length]
 
