@@ -15,6 +15,7 @@ from fastdime.counterfactuals.explainer import Explainer
 from fastdime.diffusion.denoiser import Denoiser, as_denoiser
 from fastdime.diffusion.schedule import linear
 from fastdime.errors import CheckpointError, InputError
+from support.commands import complaint, fastdime_command
 
 INFO = BundleInfo(name="squares", size=16, channels=1, description="tiny", classes=("without", "with"))
 SPEC = ClassifierSpec(architecture="small-cnn", size=16, channels=1, low=0.0)
@@ -147,6 +148,18 @@ def test_packed_from_folders(saved: Path, tmp_path: Path) -> None:
     assert (tmp_path / "half" / "README.md").read_text() == "# Squares\n"
     with pytest.raises(InputError, match="oracle of bundle squares: expected one of strict, got 'strikt'"):
         half.oracle("strikt")
+
+
+def test_one_name_for_each_class(parts: tuple[Denoiser, nn.Module], saved: Path, tmp_path: Path) -> None:
+    words = ["bundle", "pack", tmp_path / "b", "--denoiser", saved / "denoiser"]
+    words += ["--classifier", saved / "classifier", "--classes"]
+    for names, count in (("a", 1), ("a,,b", 3)):
+        sentence = complaint(fastdime_command(*words, names))
+        assert f"classes of bundle b: expected 2 names, got {count} (a" in sentence
+    many = SPEC.model_copy(update={"kind": "multiclass"})
+    with pytest.raises(InputError, match=r"expected 3 names, got 2 \(without, with\)"):
+        save_bundle(tmp_path / "c", INFO, parts[0], small_cnn(1, 3, 8), many)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_bundle_that_would_not_open_is_not_packed(saved: Path, tmp_path: Path) -> None:

@@ -42,6 +42,12 @@ def test_a_phantom_and_its_picture(tmp_path: Path) -> None:
         (["chest-drain", "--k", "130"], "k: expected a percentage"),
         (["chest-drain", "--dial", "contrst=1"], "did you mean 'contrast'"),
         (["chest-drain", "--dial", "contrast=loud"], "dials: contrast: expected a valid number"),
+        (["chest-drain", "--dial", "noise=0", "--dial", "noise=1"], "--dial: expected each name once"),
+        (["chest-drain", "--split", "foo=1"], "splits: expected one of train, val, test, got 'foo'"),
+        (
+            ["chest-drain", "--split", "val=1", "--split", "val=1"],
+            "--split: expected each name once, got 'val'",
+        ),
         (["chest-drain", "--n", "0"], "n: expected a whole number of images"),
         (["chest-drain", "--size", "20"], "size: expected a whole number from 32"),
     ],
@@ -162,7 +168,11 @@ def test_own_labels_and_unreadable_files(tmp_path: Path) -> None:
             "expected a file with labels, got none; give it with --annotations isic_ruler",
         ),
         (["inspect", "nowhere.csv"], "nowhere.csv: expected a table, a folder or an image, got no such file"),
-        (["prepare", ".", "--out", "x"], "form of the images: expected a value for size, got none"),
+        (["prepare", ".", "--out", "x"], "form of the images: expected --size or --like, got neither"),
+        (
+            ["prepare", ".", "--out", "x", "--like", "own"],
+            "--like: expected one of celeba, chexpert, nih, isic, got 'own'",
+        ),
         (["prepare", ".", "--out", "x", "--like", "isik"], "did you mean 'isic'"),
         (["prepare", ".", "--out", "x", "--size", "16", "--fit", "pad"], "expected 'crop' or 'stretch'"),
     ],
@@ -173,6 +183,46 @@ def test_what_cannot_be_done_is_one_line(
     monkeypatch.chdir(tmp_path)
     assert sentence in complaint(fastdime_command("data", *words))
     assert not list(tmp_path.iterdir())
+
+
+def test_what_is_read_is_not_written_over(tmp_path: Path) -> None:
+    table = toy.write(tmp_path / "toy", 2)
+    before = table.read_bytes()
+    for words in (
+        ["pseudo-label", table, "--column", "ring", "--out", tmp_path / "toy" / ".." / "toy" / "table.csv"],
+        ["table", "own", tmp_path / "toy", "--annotations", table, "--out", table],
+    ):
+        assert "expected another file than the one that is read" in complaint(
+            fastdime_command("data", *words)
+        )
+    again = fastdime_command("data", "prepare", table, "--size", "16", "--out", table.parent)
+    assert "expected a new folder, got one that is in use" in complaint(again)
+    assert table.read_bytes() == before
+
+
+def test_gray_and_colour_need_a_word(tmp_path: Path) -> None:
+    (tmp_path / "mix").mkdir()
+    Image.new("L", (16, 16)).save(tmp_path / "mix" / "a.png")
+    Image.new("RGB", (16, 16), (200, 0, 0)).save(tmp_path / "mix" / "b.png")
+    words = ["data", "prepare", tmp_path / "mix", "--size", "8", "--out"]
+    assert "b.png: expected a gray image, got a colour one" in complaint(
+        fastdime_command(*words, tmp_path / "x")
+    )
+    done = fastdime_command(*words, tmp_path / "y", "--channels", "3", "--convert-channels")
+    assert done.code == 0, done.err
+    for path in read_table(tmp_path / "y" / "table.csv").paths:
+        with Image.open(path) as image:
+            assert image.mode == "RGB"
+
+
+def test_a_group_of_numbers(tmp_path: Path) -> None:
+    made = fastdime_command("data", "phantom", "chest-drain", "--n", 4, "--size", 32, "--out", tmp_path / "p")
+    told = fastdime_command("data", "inspect", made.out.strip(), "--group", "shortcut", "--json")
+    assert told.code == 0, told.err
+    assert json.loads(told.out)["groups"]["column"] == "shortcut"
+    sentence = complaint(fastdime_command("data", "inspect", made.out.strip(), "--task", "tsk"))
+    assert len(sentence) < 200
+    assert "others, got 'tsk'; did you mean 'task'?" in sentence
 
 
 def test_a_phantom_to_train_on(tmp_path: Path) -> None:

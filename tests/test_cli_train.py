@@ -87,6 +87,32 @@ def test_blank_labels_are_counted(phantom: Path, tmp_path: Path) -> None:
     table.write_text("\n".join([header, *map(",".join, cells)]) + "\n")
     told = train("guide", table, tmp_path)
     assert told["left_out_without_label"] == 5
+    assert told["left_out_without_split"] == 0
+
+
+def test_how_images_are_read_is_told_again(phantom: Path, tmp_path: Path) -> None:
+    root, small = phantom.parent, ("--widths", "16,16", "--steps", 1)
+    reading = ("--root", root, "--size", 16, "--channels", 3, "--convert-channels")
+    words = ("--data", phantom, "--out", tmp_path / "one", *reading)
+    said = f"--root {root} --size 16 --channels 3 --convert-channels"
+    done = fastdime_command("train", "denoiser", *words, "--widths", "48,48", "--steps", 1)
+    assert f"fastdime train guide --data {phantom} {said} --out GUIDE\n" in done.out
+    words = ("--data", root / "images", "--out", tmp_path / "two", "--size", 16, *small)
+    done = fastdime_command("train", "denoiser", *words)
+    said = "--data TABLE --size 16 --out GUIDE (a table with a column for the shortcut)"
+    assert f"fastdime train guide {said}\n" in done.out, done.err
+    words = ("--data", phantom, "--out", tmp_path / "three", "--root", root, "--size", 16, "--steps", 1)
+    done = fastdime_command("train", "guide", *words)
+    assert f"fastdime explain --data {phantom} --root {root} --size 16 --denoiser" in done.out, done.err
+
+
+def test_a_parted_patient_needs_a_word(phantom: Path, tmp_path: Path) -> None:
+    header, *rows = phantom.read_text().splitlines()
+    table = phantom.with_name("parted.csv")
+    table.write_text("\n".join([f"{header},patient", *(f"{row},p{n % 3}" for n, row in enumerate(rows))]))
+    done = fastdime_command("train", "task", "--data", table, "--out", tmp_path / "out", *QUICK)
+    assert "expected each group in one split" in complaint(done)
+    train("task", table, tmp_path / "out", "--group", "none")
 
 
 def test_other_weights_to_begin_with(phantom: Path, tmp_path: Path) -> None:
@@ -111,6 +137,11 @@ def test_other_weights_to_begin_with(phantom: Path, tmp_path: Path) -> None:
         (["task", "--set", "stps=4"], "did you mean 'steps'"),
         (["task", "--set", "precision=fp16"], "precision: expected no or bf16 on a CPU"),
         (["task", "--learning-rate", "-1"], "learning_rate: expected greater than 0"),
+        (["task", "--batch-size", "65537"], "batch_size: expected less than or equal to 65536"),
+        (["task", "--seed", str(2**32)], "seed: expected less than or equal to 4294967295"),
+        (["task", "--steps", "3", "--set", "steps=abc"], "--set steps=abc: expected steps to be given once"),
+        (["task", "--set", "ema=0", "--set", "ema=0.5"], "--set ema=0.5: expected ema to be given once"),
+        (["guide", "--augment", "blur=0", "--augment", "blur=1"], "expected blur to be given once"),
         (["task", "--device", "gpu"], "--device: expected one of auto, cpu, cuda, mps"),
         (["denoiser", "--widths", "8,x"], "--widths: expected whole numbers with commas between"),
         (["denoiser", "--widths", "8,12"], "widths of the denoiser: expected channels in multiples of 8"),

@@ -49,11 +49,20 @@ def test_plain_lines_now_and_then(clock_: Clock, capsys: pytest.CaptureFixture[s
     out, err = capsys.readouterr()
     assert out == ""
     assert err.splitlines() == [
-        "images: 30.0 of 100, 1.00 s each, 0:01:10 left",
-        "images: 40.0 of 100, 1.00 s each, 0:01:00 left",
-        "images: 50.0 of 100, 1.00 s each, 0:00:50 left",
-        "images: 60.0 of 100, 1.00 s each, 0:00:40 left",
+        "images: 30 of 100, 1.00 s each, 0:01:10 left",
+        "images: 40 of 100, 1.00 s each, 0:01:00 left",
+        "images: 50 of 100, 1.00 s each, 0:00:50 left",
+        "images: 60 of 100, 1.00 s each, 0:00:40 left",
     ]
+
+
+def test_a_part_of_an_image_is_told(clock_: Clock, capsys: pytest.CaptureFixture[str]) -> None:
+    with progress_of("images") as show:
+        for done in (0.0, 0.46, 1000000.0):
+            clock_.now += 11
+            show(done, 2000000)
+    shown = [line.split(",")[0] for line in capsys.readouterr().err.splitlines()]
+    assert shown == ["images: 0 of 2000000", "images: 0.5 of 2000000", "images: 1000000 of 2000000"]
 
 
 def test_short_work_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:

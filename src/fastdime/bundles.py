@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
+import torch
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from torch import nn
 
@@ -136,7 +137,8 @@ def pack_bundle(path: str | Path, info: BundleInfo, parts: Mapping[str, Path], *
         _write_info(folder, info)
         for file in folder.rglob("*.safetensors") if half else ():
             halve(file)
-        load_bundle(folder)  # what does not open is refused here, not later
+        bundle = load_bundle(folder)  # what does not open is refused here, not later
+        _check_classes(info, bundle.classifier)
 
 
 def _copy(source: Path, place: Path) -> None:
@@ -160,10 +162,26 @@ def save_bundle(
         classifier: the network, built as the architecture that `spec` names.
     """
     _check_fit(denoiser, info, f"bundle {info.name}", InputError)
+    _check_classes(info, spec.wrap(classifier))
     with new_folder(Path(path)) as folder:
         write_folder(denoiser, folder / DENOISER)
         save_classifier(folder / CLASSIFIER, classifier, spec)
         _write_info(folder, info)
+
+
+def _check_classes(info: BundleInfo, classifier: ImageClassifier) -> None:
+    """Refuse names that are not one for each class; there may be none at all."""
+    if not info.classes:
+        return
+    count = 2  # with or without
+    if classifier.kind == "multiclass":
+        blank = torch.zeros(1, info.channels, info.size, info.size)
+        with torch.no_grad():
+            count = classifier.logits(blank, torch.zeros(1, dtype=torch.int64)).shape[1]
+    if len(info.classes) != count:
+        got = f"{len(info.classes)} ({', '.join(info.classes)})"
+        remedy = "give one --classes name for each class, or none"
+        raise InputError(expected(f"classes of bundle {info.name}", f"{count} names", got, remedy))
 
 
 def _write_info(folder: Path, info: BundleInfo) -> None:

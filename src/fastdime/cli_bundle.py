@@ -53,7 +53,7 @@ def pack(
         "size": opened.size,
         "channels": opened.channels,
         "description": description,
-        "classes": [name for name in classes.split(",") if name],
+        "classes": classes.split(",") if classes else [],
         "settings": read_json(settings) if settings else {},
     }
     info = checked(BundleInfo, told, "bundle", InputError)

@@ -14,6 +14,9 @@ SOME_FAILED = 3  # exit code: done, but some images could not be used
 app = typer.Typer(help="Make tables of images, look at them, and draw images with exact truth.")
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+Convert = Annotated[
+    bool, typer.Option("--convert-channels", help="Turn gray into colour or back, instead of refusing it.")
+]
 Root = Annotated[
     Path | None, typer.Option(help="Folder that paths in the table are relative to; that of the table.")
 ]
@@ -38,8 +41,8 @@ def phantom(
     from fastdime.data.phantoms.design import Dials
     from fastdime.data.phantoms.write import SPLITS, PhantomSet, write_phantom
 
-    dials = checked(Dials, _numbers(dial or []), "dials", InputError)
-    splits = {part: _share(part, share) for part, share in _numbers(split or []).items()} or SPLITS
+    dials = checked(Dials, _named(dial or [], "--dial"), "dials", InputError)
+    splits = {part: _share(part, share) for part, share in _named(split or [], "--split").items()} or SPLITS
     with progress_of("images") as progress:
         print(write_phantom(out, PhantomSet(name, n, k, seed, size, dials, splits, truth), progress))
 
@@ -51,9 +54,14 @@ def _share(part: str, text: str) -> float:
         raise InputError(expected(f"--split {part}", "a share, e.g. train=0.9", repr(text))) from None
 
 
-def _numbers(items: list[str]) -> dict[str, Any]:
-    pairs = [item.partition("=") for item in items]
-    return {name: value for name, _, value in pairs}
+def _named(items: list[str], option: str) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for item in items:
+        name, _, value = item.partition("=")
+        if name in found:
+            raise InputError(expected(option, "each name once", f"{name!r} twice", "take one of them out"))
+        found[name] = value
+    return found
 
 
 @app.command()
@@ -83,14 +91,17 @@ def table(
     """Write the table of a data set: images, labels and split, for all other commands."""
     from fastdime.data.studies.catalog import read_study
     from fastdime.data.studies.own import ColumnNames, read_own
-    from fastdime.data.table import write_table
+    from fastdime.data.table import check_other_file, write_table
 
+    place = out or root / "fastdime.csv"
+    if annotations is not None:
+        check_other_file(place, annotations)
     if name == "own":
         names = ColumnNames(path_column, id_column, group, task, shortcut)
         joined = read_own(root, annotations, names)
     else:
         joined = read_study(name, root, annotations, task=task, shortcut=shortcut)
-    written = write_table(joined.table, out or root / "fastdime.csv", root)
+    written = write_table(joined.table, place, root)
     print(joined.sentence(), file=sys.stderr)
     print(written)
     _tell_root(written, root)
@@ -145,7 +156,7 @@ def pseudo_label(
     channels: Annotated[
         int | None, typer.Option(help="1 or 3; as the first image has, unless given.")
     ] = None,
-    convert_channels: Annotated[bool, typer.Option(help="Turn gray into colour or back.")] = False,
+    convert_channels: Convert = False,
     group: Annotated[str | None, typer.Option(help="Column of patients; `patient` unless given.")] = None,
     root: Root = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, mps.")] = "auto",
@@ -154,12 +165,13 @@ def pseudo_label(
     """Label images that nobody labelled, where a classifier of the labelled ones is sure."""
     with interrupt_later():
         from fastdime.configs import changes
-        from fastdime.data.table import check_table_name, read_table, write_table
+        from fastdime.data.table import check_other_file, check_table_name, read_table, write_table
         from fastdime.experiments import pseudo_labels as run
         from fastdime.experiments.predictions import Reading
         from fastdime.training.settings import TrainSettings
 
     check_table_name(out)  # before hours of work
+    check_other_file(out, source)
     table = read_table(source, group=group, root=root)
     fit = run.Fit(
         work or out.with_suffix(""), recipe, architecture, changes(change or [], TrainSettings), device
@@ -185,7 +197,10 @@ def prepare(
     out: Annotated[Path, typer.Option(help="Folder for images and table.csv; run again to go on.")],
     like: Annotated[str | None, typer.Option(help="As published for celeba, chexpert, nih or isic.")] = None,
     size: Annotated[int | None, typer.Option(help="Pixels of a side.")] = None,
-    channels: Annotated[int | None, typer.Option(help="1 or 3; as the file has, unless given.")] = None,
+    channels: Annotated[
+        int | None, typer.Option(help="1 or 3; as the first image has, unless given.")
+    ] = None,
+    convert_channels: Convert = False,
     fit: Annotated[str | None, typer.Option(help="crop the centre, or stretch both sides.")] = None,
     smooth: Annotated[str | None, typer.Option(help="bilinear or bicubic.")] = None,
     root: Root = None,
@@ -194,11 +209,14 @@ def prepare(
     from fastdime.configs import checked
     from fastdime.data.forms import Form
     from fastdime.data.prepare import prepare as run
-    from fastdime.data.studies.catalog import study
+    from fastdime.data.studies.catalog import form_like
     from fastdime.data.table import read_table
 
-    given = {"size": size, "channels": channels, "fit": fit, "smooth": smooth}
-    values = study(like).form.model_dump() if like else {}
+    if size is None and like is None:
+        raise InputError(expected("form of the images", "--size or --like", "neither"))
+    convert = convert_channels or None  # not given: as --like says
+    given = {"size": size, "channels": channels, "convert": convert, "fit": fit, "smooth": smooth}
+    values = {} if like is None else form_like(like).model_dump()
     values |= {name: value for name, value in given.items() if value is not None}
     form = checked(Form, values, "form of the images", InputError)
     with progress_of("images") as progress:

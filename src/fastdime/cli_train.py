@@ -2,7 +2,7 @@
 
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -24,7 +24,8 @@ Root = Annotated[
 ]
 Split = Annotated[str | None, typer.Option(help="Column with train, val or test; `split` if there is one.")]
 Group = Annotated[
-    str | None, typer.Option(help="Column whose groups stay together; `patient` if there is one.")
+    str | None,
+    typer.Option(help="Column whose groups stay together; `patient` if there is one; none: no column."),
 ]
 Where = Annotated[str | None, typer.Option(help="COLUMN=VALUE: only such rows, e.g. task=1.")]
 Share = Annotated[float, typer.Option(help="Share of the training rows that validates, without val rows.")]
@@ -167,7 +168,7 @@ def _run(kind: "Kind", label: str | None, given: Mapping[str, Any], network: Map
         convert=given["convert_channels"],
         root=given["root"],
         network=network,
-        augment=changes(given.get("augment") or [], option="--augment"),
+        augment=changes(_once("--augment", given.get("augment") or []), option="--augment"),
         changes=_changes(given),
         start=given["start"],
         device=given["device"],
@@ -176,7 +177,7 @@ def _run(kind: "Kind", label: str | None, given: Mapping[str, Any], network: Map
     told = train_table(request, progress_of if is_first() else silence_of)
     if told is None:
         return
-    told["next"] = _next(kind, given["data"], given["out"])
+    told["next"] = _next(kind, given)
     shown = told if given["as_json"] else _lines(told)
     print_numbers(shown, given["as_json"])
 
@@ -187,7 +188,20 @@ def _changes(given: Mapping[str, Any]) -> dict[str, Any]:
 
     named = {name: given[name] for name in ("steps", "batch_size", "learning_rate", "seed")}
     plain = {name: value for name, value in named.items() if value is not None}
-    return {**changes(given["change"] or [], TrainSettings), **plain}
+    items = _once("--set", given["change"] or [], plain)
+    return {**changes(items, TrainSettings), **plain}
+
+
+def _once(option: str, items: Sequence[str], others: Iterable[str] = ()) -> Sequence[str]:
+    """Return NAME=VALUE items, unless a name is given twice or as an option of its own."""
+    seen = set(others)
+    for item in items:
+        name = item.partition("=")[0]
+        if name in seen:
+            wanted = f"{name} to be given once"
+            raise InputError(expected(f"{option} {item}", wanted, "it twice", "leave one out"))
+        seen.add(name)
+    return items
 
 
 def _lines(told: Mapping[str, Any]) -> dict[str, Any]:
@@ -199,9 +213,18 @@ def _lines(told: Mapping[str, Any]) -> dict[str, Any]:
     )
 
 
-def _next(kind: "Kind", data: str, out: Path) -> str:
-    data, folder = shlex.quote(data), shlex.quote(str(out))
+def _next(kind: "Kind", given: Mapping[str, Any]) -> str:
+    data, folder = shlex.quote(given["data"]), shlex.quote(str(given["out"]))
+    if kind == "denoiser" and Path(given["data"]).is_dir():  # it says nothing of a shortcut
+        command = f"fastdime train guide --data TABLE{_reading(given, 'size', 'channels')} --out GUIDE"
+        return f"{command} (a table with a column for the shortcut)"
     if kind == "denoiser":
-        return f"fastdime train guide --data {data} --out GUIDE"
+        return f"fastdime train guide --data {data}{_reading(given, 'root', 'size', 'channels')} --out GUIDE"
     models = f"--denoiser DENOISER/denoiser --classifier {folder}/classifier"
-    return f"fastdime explain --data {data} {models} --out RUN"
+    return f"fastdime explain --data {data}{_reading(given, 'root', 'size')} {models} --out RUN"
+
+
+def _reading(given: Mapping[str, Any], *names: str) -> str:
+    """Repeat how images were read, where that was said."""
+    said = [f" --{name} {shlex.quote(str(given[name]))}" for name in names if given[name] is not None]
+    return "".join(said) + (" --convert-channels" if given["convert_channels"] else "")

@@ -12,6 +12,8 @@ The command line prints the message of any of these on one line and exits with c
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+MOST_SHOWN, NEAREST = 12, 5  # of a longer list than the first, so many are shown
+
 
 class FastdimeError(Exception):
     """Base of every error that a user can cause and mend."""
@@ -56,4 +58,12 @@ def unknown(what: str, name: str, known: Iterable[str]) -> str:
     names = list(known)
     near = get_close_matches(name, names, n=1)
     hint = f"did you mean {near[0]!r}?" if near else ""
-    return expected(what, f"one of {', '.join(names)}", repr(name), hint)
+    return expected(what, f"one of {_listed(name, names)}", repr(name), hint)
+
+
+def _listed(name: str, names: list[str]) -> str:
+    """Name all, or those of many that are most like a name."""
+    if len(names) <= MOST_SHOWN:
+        return ", ".join(names)
+    nearest = get_close_matches(name, names, n=NEAREST, cutoff=0)
+    return f"{', '.join(nearest)} and {len(names) - len(nearest)} others"

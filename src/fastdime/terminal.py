@@ -134,7 +134,8 @@ class _Lines:
         self.last = now
         each = self.pace.seconds_each()
         left = "" if each is None else f", {each:.2f} s each, {clock(each * (of - done))} left"
-        print(f"{self.what}: {done:.1f} of {of}{left}{self.last_note}", file=sys.stderr, flush=True)
+        count = f"{done:.1f}".removesuffix(".0")
+        print(f"{self.what}: {count} of {of}{left}{self.last_note}", file=sys.stderr, flush=True)
 
 
 def print_numbers(numbers: Mapping[str, Any], as_json: bool) -> None:

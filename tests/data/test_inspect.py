@@ -81,6 +81,12 @@ def test_columns_by_name(table: Table) -> None:
         inspect(table, Roles(task="sick"))
 
 
+def test_a_column_of_numbers_may_also_group(table: Table) -> None:
+    told = inspect(read_table(table.source, group="shortcut"), Roles(group="shortcut"))
+    assert told["counts"] == inspect(table)["counts"]
+    assert (told["groups"]["column"], told["groups"]["groups"], told["groups"]["blank"]) == ("shortcut", 3, 1)
+
+
 def test_a_few_images_of_many_are_opened(tmp_path: Path) -> None:
     Image.fromarray(np.zeros((4, 4), np.uint8)).save(tmp_path / "a.png")
     many = Table(tuple(map(str, range(1000))), (tmp_path / "a.png",) * 1000)

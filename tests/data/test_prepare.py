@@ -15,7 +15,7 @@ from fastdime.data.studies.catalog import STUDIES
 from fastdime.data.table import Table, read_table
 from fastdime.errors import DataError, InputError
 
-XRAY = Form(size=16, channels=1, fit="stretch", smooth="bicubic")
+XRAY = Form(size=16, channels=1, convert=True, fit="stretch", smooth="bicubic")
 
 
 @pytest.fixture
@@ -67,6 +67,17 @@ def test_it_goes_on_and_only_with_the_same(table: Table, tmp_path: Path) -> None
         prepare(table, tmp_path / "data", XRAY)
 
 
+def test_gray_and_colour_are_not_mixed(table: Table, tmp_path: Path) -> None:
+    for number, (form, rows) in enumerate([(Form(size=16), [1, 0, 2]), (Form(size=16, channels=1), [2, 0])]):
+        with pytest.raises(DataError, match=r"expected a (gray|colour) image, .* use --convert-channels"):
+            prepare(table.take(rows), tmp_path / str(number), form)
+    done = prepare(table, tmp_path / "out", Form(size=16, convert=True))
+    assert [read(path).x.shape[0] for path in read_table(done.table).paths] == [3, 3]
+    assert len(done.errors) == 1
+    alike = prepare(table.take([2]), tmp_path / "alike", Form(size=16))
+    assert read(read_table(alike.table).paths[0]).x.shape[0] == 1
+
+
 def test_none_that_can_be_read(table: Table, tmp_path: Path) -> None:
     with pytest.raises(
         DataError, match=r"an image that can be read, got none; the first: .*line 3 .*bad\.png"
@@ -77,8 +88,8 @@ def test_none_that_can_be_read(table: Table, tmp_path: Path) -> None:
 def test_published_forms() -> None:
     """Faces are cut, 128 pixels; chests and skin are 224, bicubic, and chests gray."""
     forms = {name: study.form for name, study in STUDIES.items()}
-    assert forms["celeba"] == Form(size=128, channels=3, fit="crop", smooth="bilinear")
-    assert forms["chexpert"] == forms["nih"] == Form(size=224, channels=1, fit="stretch", smooth="bicubic")
-    assert forms["isic"] == Form(size=224, channels=3, fit="stretch", smooth="bicubic")
+    assert forms["celeba"] == Form(size=128, channels=3, convert=True)
+    assert forms["chexpert"] == forms["nih"] == XRAY.model_copy(update={"size": 224})
+    assert forms["isic"] == XRAY.model_copy(update={"size": 224, "channels": 3})
     with pytest.raises(ValidationError):
         Form(size=4)

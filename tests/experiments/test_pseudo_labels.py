@@ -132,6 +132,52 @@ def test_a_fit_of_other_labels_does_not_go_on(half: Table, fitted: tuple[Path, P
         pseudo_label(other, Rule("square"), Fit(fitted[0], changes=QUICK), Reading(), silent)
 
 
+def test_a_fit_in_other_parts_does_not_go_on(half: Table, fitted: tuple[Path, PseudoLabelled]) -> None:
+    """Others would be held out, of which some were trained on."""
+    parts = json.loads((fitted[0] / "rows.json").read_text())["parts"]
+    assert sorted(name for names in parts.values() for name in names) == list(half.ids[:LABELLED])
+    assert len(parts["scored"]) == fitted[1].report["scored_images"]
+    alone = replace(half, groups={"who": half.ids})
+    for rule, changes in (
+        (Rule("square", group="who"), QUICK),
+        (Rule("square"), {**QUICK, "seed": 1}),
+    ):
+        table = alone if rule.group else half
+        with pytest.raises(InputError, match=r"in the same parts, got .*; choose another --work"):
+            pseudo_label(table, rule, Fit(fitted[0], changes=changes), Reading(), silent)
+    with pytest.raises(InputError, match=r"settings.steps = 51, .*; choose another --work"):
+        pseudo_label(half, Rule("square"), Fit(fitted[0], changes={**QUICK, "steps": 51}), Reading(), silent)
+
+
+def test_nothing_is_learned_from_the_test_split(half: Table, tmp_path: Path) -> None:
+    """The labels of the test split are wrong, and their files are not there."""
+    splits = tuple("test" if row < 40 or row == 159 else "train" for row in range(len(half)))
+    wrong = tuple(1 - label if row < 40 else label for row, label in enumerate(half.labels["square"]))
+    table = replace(
+        half,
+        paths=(*(tmp_path / "none.png",) * 40, *half.paths[40:]),
+        labels={"square": wrong},
+        groups={**half.groups, "split": splits},
+    )
+    quick = {**QUICK, "steps": 2, "validate_every": 2}
+    done = pseudo_label(table, Rule("square"), Fit(tmp_path / "fit", changes=quick), Reading(), silent)
+    assert (done.report["labelled_before"], done.report["left_out_of_split_test"]) == (LABELLED, 40)
+    assert done.report["unreadable"] == 0
+    parts = json.loads((tmp_path / "fit" / "rows.json").read_text())["parts"]
+    assert sorted(name for names in parts.values() for name in names) == list(half.ids[40:LABELLED])
+    assert done.table.labels["square"][:40] == wrong[:40]
+    assert not math.isnan(done.table.column("square_probability")[159])  # one without a label may get one
+    with pytest.raises(DataError, match="labels to learn from, got labels in split 'test' alone"):
+        pseudo_label(table.take(range(40)), Rule("square"), Fit(tmp_path / "no"), Reading(), silent)
+
+
+def test_any_seed_parts() -> None:
+    labels, groups = [0.0, 1.0] * 10, [str(row) for row in range(20)]
+    parts = parted(labels, groups, 5_000_000_000)
+    assert sorted(row for rows in parts for row in rows) == list(range(20))
+    assert parts != parted(labels, groups, 0)
+
+
 def test_what_cannot_be_labelled(half: Table, tmp_path: Path) -> None:
     fit = Fit(tmp_path, changes=QUICK)
     few = half.take([*range(6), *range(LABELLED, 160)])
@@ -142,6 +188,8 @@ def test_what_cannot_be_labelled(half: Table, tmp_path: Path) -> None:
         pseudo_label(none, Rule("square"), fit, Reading(), silent)
     with pytest.raises(InputError, match=r"0 <= low < high <= 1, got --low 0.8 and --high 0.2"):
         Rule("square", 0.2, 0.8)
+    with pytest.raises(InputError, match=r"--group: expected another column than the labels, got 'square'"):
+        Rule("square", group="square")
     assert not any(tmp_path.iterdir())
 
 

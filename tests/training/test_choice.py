@@ -62,6 +62,29 @@ def test_blank_labels_are_left_out_and_counted() -> None:
     assert len(chosen.train) + len(chosen.valid) == 15
 
 
+def test_rows_without_a_split_are_left_out_and_counted() -> None:
+    parts = ["train"] * 10 + ["val"] * 4 + [""] * 6
+    chosen = choose(table(split=parts), Choice(), 0)
+    assert (len(chosen.train), len(chosen.valid), chosen.unsplit) == (10, 4, 6)
+
+
+@pytest.mark.parametrize("other", ["val", "test"])
+@pytest.mark.parametrize("column", ["patient", "who"])
+def test_a_split_that_parts_a_group_is_refused(column: str, other: str) -> None:
+    columns = {"split": ["train"] * 15 + [other] * 5, column: [f"p{row // 2}" for row in range(20)]}
+    data, group = table(**columns), None if column == "patient" else column
+    sentence = f"column '{column}': expected each group in one split, got 'p7' in train and {other}; .*none"
+    with pytest.raises(DataError, match=sentence):
+        choose(data, Choice(group=group), 0)
+    chosen = choose(data, Choice(group="none"), 0)
+    assert len(chosen.train) + len(chosen.valid) == (20 if other == "val" else 15)
+
+
+def test_groups_without_a_split_are_in_no_second_one() -> None:
+    columns = {"split": ["train"] * 10 + [""] * 10, "patient": [f"p{row % 10}" for row in range(20)]}
+    assert choose(table(**columns), Choice(), 0).unsplit == 10
+
+
 @pytest.mark.parametrize(("where", "left"), [("task=1", 10), ("sex=f", 5)])
 def test_only_some_rows(where: str, left: int) -> None:
     data = table(task=[0, 1] * 10, sex=["f", "m", "m", "m"] * 5)

@@ -1,5 +1,7 @@
 """Training a classifier on the toy world, and what may be done to its images."""
 
+import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -7,7 +9,7 @@ import torch
 
 from fastdime import toy
 from fastdime.classifiers.spec import ClassifierSpec
-from fastdime.errors import DataError
+from fastdime.errors import DataError, InputError
 from fastdime.pixels import to_integers
 from fastdime.training.augment import Augment, erased, rectangles, shifted
 from fastdime.training.classifying import Classifying
@@ -45,6 +47,31 @@ def test_other_labels_are_refused(labels: list[float]) -> None:
     odd = Pictures(torch.zeros(2, 1, 16, 16, dtype=torch.uint8), 8, torch.tensor(labels))
     with pytest.raises(DataError, match="labels of the training images: expected both 0 and 1"):
         Classifying(odd, odd, SPEC)
+
+
+def test_flipped_labels_are_other_data() -> None:
+    train, valid = split(pictures(20), 0.5, 0)
+    flipped = replace(train, labels=1 - train.labels)
+    told, other = (Classifying(part, valid, SPEC).describe() for part in (train, flipped))
+    assert told["data"] != other["data"]
+    assert told["data"] == Classifying(train, valid, SPEC).describe()["data"]
+
+
+def test_weights_that_are_not_finite_are_not_a_traceback() -> None:
+    task = Classifying(*split(pictures(20), 0.5, 0), SPEC)
+    network = task.build().eval()
+    for weight in network.parameters():
+        torch.nn.init.constant_(weight, float("nan"))
+    assert all(math.isnan(score) for score in task.validate(network).values())
+
+
+def test_batch_normalization_needs_two_images(tmp_path: Path) -> None:
+    spec = ClassifierSpec(architecture="resnet18", arguments={"channels": 1})
+    trainer = Trainer(
+        Classifying(*split(pictures(20), 0.5, 0), spec), TrainSettings(steps=1, batch_size=1), tmp_path
+    )
+    with pytest.raises(InputError, match=r"--batch-size: expected 2 or more, for this architecture .* got 1"):
+        trainer.update()
 
 
 def test_a_rare_class_counts_as_much() -> None:

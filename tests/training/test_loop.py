@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -62,10 +63,47 @@ def test_a_finished_run_has_nothing_left_to_do(tmp_path: Path) -> None:
     assert (tmp_path / "log.jsonl").read_text() == log
 
 
+def begun(task: Denoising, folder: Path) -> None:
+    """Begin a run in a folder, and leave a checkpoint."""
+    Trainer(task, SETTINGS, folder)._save()
+
+
 def test_other_settings_are_refused(tmp_path: Path) -> None:
-    Trainer(task(), SETTINGS, tmp_path)
+    begun(task(), tmp_path)
     with pytest.raises(InputError, match=r"settings.learning_rate = 0.5, where the run has 0.002"):
         Trainer(task(), SETTINGS.model_copy(update={"learning_rate": 0.5}), tmp_path)
+
+
+def test_other_images_are_refused(tmp_path: Path) -> None:
+    before = task()
+    begun(before, tmp_path)
+    for part in ("train", "valid"):
+        pictures = getattr(before, part)
+        levels, labels = pictures.levels.clone(), 1 - pictures.labels
+        levels[3, 0, 5, 5] ^= 1
+        for other in (replace(pictures, levels=levels), replace(pictures, labels=labels)):
+            with pytest.raises(InputError, match=r"task.data = '\w{16}', where the run has '\w{16}'"):
+                Trainer(replace(before, **{part: other}), SETTINGS, tmp_path)
+    Trainer(before, SETTINGS, tmp_path)
+
+
+def test_a_run_that_failed_at_once_does_not_block_its_folder(tmp_path: Path) -> None:
+    Trainer(task(), SETTINGS, tmp_path)
+    Trainer(task(), SETTINGS.model_copy(update={"learning_rate": 0.5}), tmp_path)
+    assert json.loads((tmp_path / "config.json").read_text())["settings"]["learning_rate"] == 0.5
+
+
+@pytest.mark.parametrize("kept", ["of something else", "a model"])
+def test_what_another_program_left_is_not_overwritten(kept: str, tmp_path: Path) -> None:
+    if kept == "a model":
+        Trainer(task(), SETTINGS, tmp_path)
+        (tmp_path / "denoiser").mkdir()
+    else:
+        (tmp_path / "config.json").write_text('{"method": "dime"}')
+    before = (tmp_path / "config.json").read_text()
+    with pytest.raises(InputError, match="expected the settings it was begun with"):
+        Trainer(task(), SETTINGS.model_copy(update={"learning_rate": 0.5}), tmp_path)
+    assert (tmp_path / "config.json").read_text() == before
 
 
 def test_killed_and_restarted_it_ends_the_same(tmp_path: Path) -> None:
@@ -157,9 +195,10 @@ def test_the_picture_shows_images_noise_and_what_is_made_of_it() -> None:
 
 def test_a_run_of_an_older_version_goes_on(tmp_path: Path) -> None:
     """Fields that came later mean what was done before."""
-    Trainer(task(), SETTINGS, tmp_path)
+    begun(task(), tmp_path)
     path = tmp_path / "config.json"
     config = json.loads(path.read_text())
+    assert config["task"].pop("data")
     for name in ("optimizer",):
         assert config["settings"].pop(name)
     path.write_text(json.dumps(config))
@@ -168,10 +207,21 @@ def test_a_run_of_an_older_version_goes_on(tmp_path: Path) -> None:
         Trainer(task(), SETTINGS.model_copy(update={"optimizer": "adam"}), tmp_path)
 
 
-def test_a_loss_that_is_not_finite_ends_it(tmp_path: Path) -> None:
-    settings = SETTINGS.model_copy(update={"learning_rate": 1e30, "warmup": 0, "clip": None})
-    with pytest.raises(InputError, match="loss: expected a finite number, got nan at update"):
-        Trainer(task(), settings, tmp_path).run()
+@pytest.mark.parametrize(
+    ("looks", "sentence"),
+    [
+        ({"log_every": 1000, "validate_every": 1000}, "^loss: expected a finite number, got .* at update 2;"),
+        (
+            {"validate_every": 1},
+            "^validation loss: expected a finite number, got .* at update 1; .*--learning-",
+        ),
+        ({"sample_every": 1}, "^picture: expected a finite number, got .* at update 1; .*--learning-rate"),
+    ],
+)
+def test_a_loss_that_is_not_finite_ends_it(looks: dict[str, int], sentence: str, tmp_path: Path) -> None:
+    fast = {"learning_rate": 1e30, "warmup": 0, "clip": None, "ema": 0.0}
+    with pytest.raises(InputError, match=sentence):
+        Trainer(task(), SETTINGS.model_copy(update=fast | looks), tmp_path).run()
 
 
 def test_how_it_goes_is_told(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Beginning with trained weights."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ import torch
 
 from fastdime import toy
 from fastdime.classifiers.spec import ClassifierSpec
-from fastdime.errors import CheckpointError
+from fastdime.errors import CheckpointError, InputError
 from fastdime.pixels import to_integers
 from fastdime.training.classifying import Classifying
 from fastdime.training.denoising import Denoising, UNetShape
@@ -51,8 +52,13 @@ def test_it_goes_on_only_with_the_same_start(tmp_path: Path) -> None:
     train(task, SETTINGS, tmp_path / "first")
     for _ in range(2):
         train(task, SETTINGS, tmp_path / "next", start=tmp_path / "first")
-    with pytest.raises(Exception, match="start = None, where the run has"):
+    with pytest.raises(InputError, match="start = None, where the run has"):
         train(task, SETTINGS, tmp_path / "next")
+    train(task, SETTINGS.model_copy(update={"seed": 1}), tmp_path / "other")
+    shutil.rmtree(tmp_path / "first")
+    (tmp_path / "other").rename(tmp_path / "first")  # other weights in the same place
+    with pytest.raises(InputError, match="start_weights = "):
+        train(task, SETTINGS, tmp_path / "next", start=tmp_path / "first")
 
 
 def test_the_first_layer_may_be_for_other_channels(tmp_path: Path) -> None:

@@ -36,16 +36,20 @@ def prepare(table: Table, out: str | Path, form: Form, progress: Progress | None
     """Write the images of a table in one form; interrupted and called again, it goes on.
 
     Raises:
-        InputError: the folder holds something else, or no image can be read.
+        InputError: the folder holds something else.
+        DataError: no image can be read, or one is gray and another colour and they are not to be converted.
     """
     folder = Path(out)
     _settle(folder, table, form)
+    form = form.model_copy(update={"channels": form.channels or _first_channels(table)})
     paths = [folder / IMAGES / f"{file_stem(name)}.png" for name in table.ids]
     errors: dict[int, str] = {}
     for row, path in enumerate(paths):
         try:
             _write(table.paths[row], path, form)
         except DataError as error:
+            if _is_readable(table.paths[row], form.model_copy(update={"channels": None})):
+                raise  # gray among colour: to leave out half of a set is not what anyone wants
             errors[row] = f"{table.place(row)}{error}"
         if progress is not None:
             progress(row + 1, len(table))
@@ -58,8 +62,26 @@ def prepare(table: Table, out: str | Path, form: Form, progress: Progress | None
 
 def _write(source: Path, path: Path, form: Form) -> None:
     if not path.exists():
-        picture = io.read(source, convert=True, **form.model_dump())
+        picture = io.read(source, **form.model_dump())
         io.write_image(path, picture.x, picture.bits)
+
+
+def _first_channels(table: Table) -> int | None:
+    """Return the channels of the first image that can be read."""
+    for path in table.paths:
+        try:
+            return io.read(path).x.shape[0]
+        except DataError:
+            continue
+    return None
+
+
+def _is_readable(path: Path, form: Form) -> bool:
+    try:
+        io.read(path, **form.model_dump())
+    except DataError:
+        return False
+    return True
 
 
 def _settle(folder: Path, table: Table, form: Form) -> None:

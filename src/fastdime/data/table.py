@@ -74,7 +74,7 @@ class Table:
         return type(self)(ids, paths, labels, groups, self.source, lines)
 
     def column(self, name: str) -> tuple[float, ...]:
-        """Return a label column."""
+        """Return a label column, or a text column of nothing but numbers, such as one that also groups."""
         if name in self.labels:
             return self.labels[name]
         if name not in self.groups:
@@ -83,8 +83,11 @@ class Table:
                     expected("label column", "a table with label columns", f"none, so no {name!r}")
                 )
             raise InputError(unknown("label column", name, self.labels))
-        cells = enumerate(self.groups[name])
-        row, text = next(((i, t) for i, t in cells if number_of(t) is None), (0, self.groups[name][0]))
+        numbers = [number_of(text) for text in self.groups[name]]
+        if None not in numbers:
+            return tuple(number for number in numbers if number is not None)
+        row = numbers.index(None)
+        text = self.groups[name][row]
         place = f"{self.place(row)}column {name!r}"
         raise InputError(expected(place, "numbers", f"{text!r} for image {self.ids[row]!r}"))
 
@@ -179,6 +182,13 @@ def write_table(table: Table, path: str | Path, root: str | Path) -> Path:
 def _cells(values: Sequence[float]) -> Iterator[str]:
     known = {value: text_of(value) for value in set(values)}  # most columns have few different labels
     return map(known.__getitem__, values)
+
+
+def check_other_file(path: str | Path, source: str | Path) -> None:
+    """Refuse to write over the file that is read."""
+    if os.path.exists(source) and os.path.exists(path) and os.path.samefile(source, path):
+        wanted = "another file than the one that is read"
+        raise InputError(expected("table to write", wanted, path, "choose another --out"))
 
 
 def check_table_name(path: str | Path) -> None:

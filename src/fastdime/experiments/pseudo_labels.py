@@ -6,7 +6,8 @@ Numbers about the classifier come from images of patients that it was neither tr
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import torch
 
 from fastdime.classifiers.load import load_classifier
 from fastdime.data.choice import annotated, predicted_column, probability_column
-from fastdime.data.table import PATIENT, Table
+from fastdime.data.table import PATIENT, SPLIT, Table
 from fastdime.errors import DataError, InputError, expected
 from fastdime.experiments.predictions import Reading, Show, predict
 from fastdime.files import write_atomically
@@ -26,6 +27,8 @@ from fastdime.training.run import train
 
 PARTS = 5  # of the labelled images: one scores, one validates, the rest trains
 ROWS = "rows.json"  # which images a classifier was fitted on
+TEST = "test"  # the split that nothing is fitted on
+MOST_SEEDS = 2**32  # that scikit-learn knows
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,8 @@ class Rule:
         if not 0 <= self.low < self.high <= 1:
             got = f"--low {self.low:g} and --high {self.high:g}"
             raise InputError(expected("bounds of the probability", "0 <= low < high <= 1", got))
+        if self.group == self.column:
+            raise InputError(expected("--group", "another column than the labels", repr(self.group)))
 
     def groups(self, table: Table) -> tuple[str, ...]:
         """Return the group of each image."""
@@ -96,13 +101,13 @@ def pseudo_label(
     """
     known = [row for row, is_known in enumerate(annotated(table, rule.column)) if is_known]
     rest = sorted(set(range(len(table))) - set(known))
-    if not known:
-        raise DataError(
-            expected(f"column {rule.column!r}", "labels to learn from", "none", "label some images")
-        )
+    learned = _learned(table, known) if isinstance(source, Fit) else known
+    if not learned:
+        got = "labels in split 'test' alone" if known else "none"
+        raise DataError(expected(f"column {rule.column!r}", "labels to learn from", got, "label some images"))
     if isinstance(source, Fit):
         reading = replace(reading, size=reading.size or recipe_for("task", source.recipe).size)
-        scored = _fit(table, known, rule, source, reading, show)
+        scored = _fit(table, learned, rule, source, reading, show)
     else:
         scored = known
     folder = source.folder / "classifier" if isinstance(source, Fit) else source
@@ -114,6 +119,7 @@ def pseudo_label(
         "column": rule.column,
         "classifier": str(folder),
         "labelled_before": len(known),
+        "left_out_of_split_test": len(known) - len(learned),
         "scored_on": "held-out images" if isinstance(source, Fit) else "all labelled images",
         **_scores(table, rule, [row for row in scored if row in found.chances], found.chances),
         **counts,
@@ -123,13 +129,19 @@ def pseudo_label(
     return PseudoLabelled(replace(table, labels={**table.labels, **labels}), report)
 
 
+def _learned(table: Table, known: Sequence[int]) -> list[int]:
+    """Leave out the images of the test split: whatever uses the labels is tested on them."""
+    splits = table.groups.get(SPLIT)
+    return [row for row in known if splits is None or splits[row] != TEST]
+
+
 def _fit(table: Table, known: Sequence[int], rule: Rule, fit: Fit, reading: Reading, show: Show) -> list[int]:
     """Train a classifier; return the rows that it has not seen."""
     recipe = recipe_for("task", fit.recipe)
     part = table.take(known)
     settings = settings_for(recipe, fit.changes, len(part))
-    trains, validates, scores = parted(part.binary(rule.column), rule.groups(part), settings.seed)
-    _settle(fit.folder, part, rule.column)
+    parts = trains, validates, scores = parted(part.binary(rule.column), rule.groups(part), settings.seed)
+    _settle(fit.folder, part, rule.column, parts)
     used = [*trains, *validates]
     with show("images") as progress:
         pictures = read_pictures(part.take(used), label=rule.column, progress=progress, **reading.options())
@@ -139,9 +151,18 @@ def _fit(table: Table, known: Sequence[int], rule: Rule, fit: Fit, reading: Read
     plain = replace(recipe, balance=False) if isinstance(recipe, ClassifierRecipe) else recipe
     task = task_for(plain, *halves, {"architecture": fit.architecture})
     settings = settings_for(recipe, fit.changes, len(trains))
-    with show("updates") as progress:
+    with show("updates") as progress, _own_option():
         train(task, settings, fit.folder, progress, device=fit.device)
     return [known[row] for row in scores]
+
+
+@contextmanager
+def _own_option() -> Iterator[None]:
+    """Training calls its folder --out, which is something else here."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(str(error).replace("another --out", "another --work")) from None
 
 
 def parted(
@@ -155,20 +176,28 @@ def parted(
         if found < PARTS:
             wanted = f"label {label} in at least {PARTS} groups (patients, or images)"
             raise DataError(expected("labelled images", wanted, found, "label more images"))
-    splitter = StratifiedGroupKFold(PARTS, shuffle=True, random_state=seed)
+    splitter = StratifiedGroupKFold(PARTS, shuffle=True, random_state=seed % MOST_SEEDS)
     folds = [rows.tolist() for _, rows in splitter.split(labels, labels, groups)]
     return sorted(row for fold in folds[2:] for row in fold), sorted(folds[1]), sorted(folds[0])
 
 
-def _settle(folder: Path, part: Table, column: str) -> None:
-    """A classifier of other images or labels would be scored on what it has learned."""
+def _settle(folder: Path, part: Table, column: str, parts: Sequence[Sequence[int]]) -> None:
+    """A classifier of other images, labels or parts would be scored on what it has learned."""
     text = "\n".join(f"{name}\t{label}" for name, label in zip(part.ids, part.binary(column), strict=True))
-    content = {"column": column, "labelled": hashlib.sha256(text.encode()).hexdigest()[:16]}
+    content = {
+        "column": column,
+        "labelled": hashlib.sha256(text.encode()).hexdigest()[:16],
+        "parts": {
+            name: [part.ids[row] for row in rows]
+            for name, rows in zip(("train", "val", "scored"), parts, strict=True)
+        },
+    }
     path = folder / ROWS
     if path.is_file():
         if json.loads(path.read_text(encoding="utf-8")) != content:
-            got = "a classifier that was fitted on others"
-            raise InputError(expected(str(folder), "the same labelled images", got, "choose another --work"))
+            wanted = "the same labelled images in the same parts"
+            got = "a classifier that was fitted on others (other images, labels, --group or seed)"
+            raise InputError(expected(str(folder), wanted, got, "choose another --work"))
         return
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(path, json.dumps(content).encode())

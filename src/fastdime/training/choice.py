@@ -10,6 +10,7 @@ from fastdime.training.pictures import held_out
 
 SPLIT, GROUP = "split", "patient"
 PARTS = ("train", "val", "test")
+NO_GROUP = "none"
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,7 @@ class Choice:
         label: column to be learned; rows where it is blank are left out.
         where: COLUMN=VALUE; only such rows are used.
         split: column that says train, val or test; None = `split` if the table has it.
-        group: column whose groups are never parted; None = `patient` if the table has it.
+        group: column whose groups are never parted; None = `patient` if the table has it, "none" = no column.
         valid_share: share of the training rows that validate, if the split has no val.
     """
 
@@ -38,17 +39,26 @@ class Choice:
 
 @dataclass(frozen=True)
 class Chosen:
-    """Rows to train on, rows that validate, and how many were left out because they have no label."""
+    """Rows to train on, rows that validate, and how many were left out.
+
+    Attributes:
+        blank: rows without a label.
+        unsplit: rows whose split is blank.
+    """
 
     train: Table
     valid: Table
     blank: int
+    unsplit: int = 0
 
 
 def choose(table: Table, choice: Choice, seed: int) -> Chosen:
     """Choose the rows to train on; rows of the split test are never among them."""
     table = _where(table, choice.where) if choice.where else table
-    blank = 0
+    everything, blank = len(table), 0
+    table = table.take(row for row, part in enumerate(_parts(table, choice.split)) if part)
+    unsplit = everything - len(table)
+    _check_groups(table, choice)
     if choice.label is not None:
         values = table.binary(choice.label)
         kept = [row for row, value in enumerate(values) if not math.isnan(value)]
@@ -61,9 +71,9 @@ def choose(table: Table, choice: Choice, seed: int) -> Chosen:
             expected("table", "rows to train on", "none", "check --split, --where and the labels")
         )
     if "val" in parts:
-        return Chosen(train, table.take(_rows(parts, "val")), blank)
+        return Chosen(train, table.take(_rows(parts, "val")), blank, unsplit)
     rows = held_out(_groups(train, choice.group), choice.valid_share, seed)
-    return Chosen(train.take(rows[0].tolist()), train.take(rows[1].tolist()), blank)
+    return Chosen(train.take(rows[0].tolist()), train.take(rows[1].tolist()), blank, unsplit)
 
 
 def _rows(parts: Sequence[str], name: str) -> list[int]:
@@ -90,13 +100,25 @@ def _parts(table: Table, column: str | None) -> Sequence[str]:
     name = column or SPLIT
     parts = table.text(name)
     for row, part in enumerate(parts):
-        if part not in PARTS:
+        if part not in (*PARTS, ""):
             place = f"{table.place(row)}column {name!r} of image {table.ids[row]!r}"
             raise DataError(expected(place, "train, val or test", repr(part), "name another with --split"))
     return parts
 
 
 def _groups(table: Table, column: str | None) -> Sequence[str]:
-    if column is None and not _has(table, GROUP):
+    if column == NO_GROUP or (column is None and not _has(table, GROUP)):
         return table.ids
     return table.grouping(column or GROUP)
+
+
+def _check_groups(table: Table, choice: Choice) -> None:
+    """Refuse a split that parts a group: what is known by heart would look like what is learned."""
+    seen: dict[str, str] = {}
+    pairs = zip(_groups(table, choice.group), _parts(table, choice.split), strict=True)
+    for row, (group, part) in enumerate(pairs):
+        if seen.setdefault(group, part) != part:
+            place = f"{table.place(row)}column {choice.group or GROUP!r}"
+            got = f"{group!r} in {seen[group]} and {part}"
+            remedy = f"mend the column {choice.split or SPLIT!r}, or train all the same with --group none"
+            raise DataError(expected(place, "each group in one split", got, remedy))

@@ -1,5 +1,6 @@
 """The task of a classifier: tell two classes apart. Guides, task models and oracles are trained so."""
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,7 +11,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 from fastdime.classifiers.spec import ClassifierSpec, build_network
 from fastdime.errors import DataError, expected
 from fastdime.training.augment import Augment
-from fastdime.training.pictures import Pictures
+from fastdime.training.pictures import Pictures, data_hash
 from fastdime.training.sheets import sheet
 
 VALIDATION_BATCH = 128
@@ -57,6 +58,7 @@ class Classifying:
         told = {
             "kind": "classifier",
             "images": len(self.train),
+            "data": data_hash(self.train, self.valid),
             "positive": int(self.train.labels.sum()),
             "size": list(self.train.levels.shape[1:]),
             "spec": self.spec.model_dump(mode="json"),
@@ -91,6 +93,8 @@ class Classifying:
         from sklearn.metrics import roc_auc_score
 
         logits, labels = self._valid_logits(model), self.valid.labels
+        if not bool(logits.isfinite().all()):
+            return dict.fromkeys(("loss", "accuracy", "auroc"), math.nan)  # the loop says what to do
         entropy = self._weight(labels) * binary_cross_entropy_with_logits(logits, labels, reduction="none")
         return {
             "loss": float(entropy.mean()),

@@ -12,7 +12,7 @@ from fastdime.diffusion.sampling import ddim
 from fastdime.diffusion.schedule import linear, q_sample
 from fastdime.errors import DataError, expected
 from fastdime.training.order import generator
-from fastdime.training.pictures import Pictures
+from fastdime.training.pictures import Pictures, data_hash
 from fastdime.training.shapes import Shape, UNetShape
 from fastdime.training.sheets import sheet
 
@@ -59,6 +59,7 @@ class Denoising:
         told = {
             "kind": "denoiser",
             "images": len(self.train),
+            "data": data_hash(self.train, self.valid),
             "size": list(self.train.levels.shape[1:]),
             **self.shape.describe(),
             "flip": self.flip,

@@ -15,6 +15,8 @@ from fastdime.errors import InputError, expected
 from fastdime.files import not_writable, write_atomically
 
 CONFIG, LOG, EVENTS = "config.json", "log.jsonl", "tensorboard"
+OURS = {"task", "settings"}  # in the config.json of every training, and of nothing else
+HASHES = ("task.data", "start_weights")  # a run of an older version, which has none, goes on without
 
 
 class Journal:
@@ -64,22 +66,27 @@ def _cut(path: Path, step: int) -> list[dict[str, Any]]:
     return kept
 
 
-def settle(out: Path, config: Mapping[str, Any], usual: Mapping[str, Any], *, write: bool) -> None:
+def settle(
+    out: Path, config: Mapping[str, Any], usual: Mapping[str, Any], *, write: bool, begun: bool = True
+) -> None:
     """Write the settings of a new run, or refuse to go on with a run that has others.
 
     Args:
         usual: what fields mean that an older run did not write down.
+        begun: whether there is something to go on with; a run that failed before does not bind the next.
     """
     path = out / CONFIG
-    if not path.is_file():
+    there = read_json(path) if path.is_file() else None
+    if there is None or (not begun and there.keys() >= OURS):
         if write:
             _make(out)
             write_atomically(path, (json.dumps(config, indent=2) + "\n").encode())
         return
-    given, found, meant = _flat(json.loads(json.dumps(config))), _flat(read_json(path)), _flat(usual)
+    given, found, meant = _flat(json.loads(json.dumps(config))), _flat(there), _flat(usual)
     new, old = {**meant, **given}, {**meant, **found}
     for name in {**found, **new}:
-        if new.get(name) != old.get(name):
+        untold = name in HASHES and name not in found
+        if not untold and new.get(name) != old.get(name):
             got = f"{name} = {new.get(name)!r}, where the run has {old.get(name)!r}"
             raise InputError(
                 expected(str(out), "the settings it was begun with", got, "choose another --out")

@@ -21,8 +21,10 @@ from fastdime.training.journal import Journal, settle
 from fastdime.training.order import batch_rows, generator
 from fastdime.training.settings import FREE, TrainSettings
 from fastdime.training.start import Start
+from fastdime.weights import weights_hash
 
 CHECKPOINT, SAMPLES = "checkpoint.pt", "samples"
+KEPT = (CHECKPOINT, "denoiser", "classifier")  # a folder without any of these has nothing to lose
 OPTIMIZERS = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam}
 Progress = Callable[[float, int], None]
 Note = Callable[[str], None]
@@ -162,7 +164,7 @@ class Trainer:
             # Every process draws the whole batch and takes its part: so their number does not matter.
             batch = self.task.draw(rows, generator(self.settings.seed, step, 0))
             mine = [part.chunk(world)[place] for part in batch]
-            loss = self.task.loss(self.model, *mine).mean()
+            loss = self._loss(mine)
         self.accelerator.backward(loss)
         clip = math.inf if self.settings.clip is None else self.settings.clip
         norm = self.accelerator.clip_grad_norm_(self.model.parameters(), clip)
@@ -170,12 +172,24 @@ class Trainer:
         self.optimizer.zero_grad()
         self.ema.step(self.network.parameters())
         self.state.step += 1
+        self.last_loss = float(self.accelerator.reduce(loss.detach(), "mean"))
+        self._check("loss", self.last_loss)
         if self.state.step % self.settings.log_every == 0:
-            self.last_loss = float(self.accelerator.reduce(loss.detach(), "mean"))
-            if not math.isfinite(self.last_loss):
-                got = f"{self.last_loss} at update {self.state.step}"
-                raise InputError(expected("loss", "a finite number", got, "try a lower --learning-rate"))
             self._log({"loss": self.last_loss, "rate": rate, "norm": float(norm)})
+
+    def _loss(self, batch: list[Tensor]) -> Tensor:
+        try:
+            return self.task.loss(self.model, *batch).mean()
+        except ValueError as error:
+            if "more than 1 value per channel" not in str(error):  # what batch normalization needs
+                raise
+            wanted, got = "2 or more, for this architecture and size of image", self.settings.batch_size
+            raise InputError(expected("--batch-size", wanted, got)) from error
+
+    def _check(self, what: str, value: float) -> None:
+        if not math.isfinite(value):
+            got = f"{value} at update {self.state.step}"
+            raise InputError(expected(what, "a finite number", got, "try a lower --learning-rate"))
 
     def rate(self, step: int) -> float:
         """Learning rate: a straight warm-up, then half a cosine."""
@@ -207,6 +221,7 @@ class Trainer:
     def _validate(self, network: nn.Module) -> None:
         found = [self.task.validate(network) if self.leads else {}]
         scores = broadcast_object_list(found)[0]  # all processes must stop at the same update
+        self._check("validation loss", scores["loss"])
         self.state.scores = scores
         self._log({f"valid_{name}": value for name, value in scores.items()})
         if scores["loss"] < self.state.best:
@@ -221,7 +236,9 @@ class Trainer:
     def _draw(self, network: nn.Module) -> None:
         folder = self.out / SAMPLES
         folder.mkdir(exist_ok=True)
-        write_image(folder / f"{self.state.step:07d}.png", self.task.picture(network))
+        picture = self.task.picture(network)
+        self._check("picture", float(picture.sum()))
+        write_image(folder / f"{self.state.step:07d}.png", picture)
 
     def _report(self, progress: Progress | None, note: Note | None) -> None:
         if note is not None and self.state.step % self.settings.log_every == 0:
@@ -242,8 +259,9 @@ class Trainer:
             "processes": self.accelerator.num_processes,
         }
         if start is not None:
-            config["start"] = str(start.source)
-        settle(self.out, config, {"settings": usual}, write=self.leads)
+            config |= {"start": str(start.source), "start_weights": weights_hash(start.weights)}
+        begun = any((self.out / name).exists() for name in KEPT)
+        settle(self.out, config, {"settings": usual}, write=self.leads, begun=begun)
 
     def _save(self) -> None:
         if not self.leads:

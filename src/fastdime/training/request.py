@@ -15,7 +15,7 @@ from fastdime.diffusion.denoiser import Prediction
 from fastdime.errors import InputError, expected, unknown
 from fastdime.training.augment import Augment
 from fastdime.training.cards import write_card
-from fastdime.training.choice import Choice, Chosen, choose
+from fastdime.training.choice import NO_GROUP, Choice, Chosen, choose
 from fastdime.training.classifying import Classifying
 from fastdime.training.coverage import phantom_coverage
 from fastdime.training.denoising import Denoising
@@ -90,13 +90,15 @@ def train_table(request: Request, show: Show) -> dict[str, Any] | None:
         None in a process that only helps another.
     """
     recipe = recipe_for(request.kind, request.recipe, request.augment)
-    table = read_table(request.data, root=request.root, group=request.choice.group)
+    group = None if request.choice.group == NO_GROUP else request.choice.group
+    table = read_table(request.data, root=request.root, group=group)
     settings = settings_for(
         recipe, request.changes, len(table)
     )  # what is wrong is told before images are read
     chosen = choose(table, request.choice, settings.seed)
     settings = settings_for(recipe, request.changes, len(chosen.train))
-    train_part, valid_part = (_read(request, recipe, part, show) for part in (chosen.train, chosen.valid))
+    train_part = _read(request, recipe, chosen.train, show)
+    valid_part = _read(request, recipe, chosen.valid, show, like=train_part)
     task = task_for(recipe, train_part, valid_part, request.network)
     with show("updates") as progress:
         trained = train(
@@ -182,7 +184,9 @@ def _spec(name: str, pictures: Pictures, first: int | None) -> ClassifierSpec:
     return ClassifierSpec(architecture=name, arguments=arguments, channels=channels, size=size).completed()
 
 
-def _read(request: Request, recipe: Recipe, table: Table, show: Show) -> Pictures:
+def _read(
+    request: Request, recipe: Recipe, table: Table, show: Show, like: Pictures | None = None
+) -> Pictures:
     with show("images") as progress:
         return read_pictures(
             table,
@@ -190,6 +194,7 @@ def _read(request: Request, recipe: Recipe, table: Table, show: Show) -> Picture
             size=request.size or recipe.size,
             channels=request.channels,
             convert=request.convert,
+            like=like,
             progress=progress,
         )
 
@@ -203,6 +208,7 @@ def _told(request: Request, chosen: Chosen, trained: Trained, settings: TrainSet
         "images": len(chosen.train),
         "validation_images": len(chosen.valid),
         "left_out_without_label": chosen.blank,
+        "left_out_without_split": chosen.unsplit,
         **card(trained, settings, request.command),
     }
     if request.start is not None:

@@ -13,7 +13,9 @@ class TrainSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     steps: Count = Field(10_000, description="updates of the weights")
-    batch_size: Count = Field(32, description="images of one update, for each process")
+    batch_size: Annotated[int, Field(ge=1, le=65536)] = Field(
+        32, description="images of one update, for each process"
+    )
     learning_rate: Annotated[float, Field(gt=0)] = Field(5e-4, description="at its highest")
     optimizer: Literal["adamw", "adam"] = Field("adamw", description="AdamW, or Adam with decay in the loss")
     weight_decay: Annotated[float, Field(ge=0)] = Field(0.01, description="of the optimizer")
@@ -25,7 +27,7 @@ class TrainSettings(BaseModel):
         1.0, description="largest norm of the gradient; None: any"
     )
     ema: Annotated[float, Field(ge=0, lt=1)] = Field(0.999, description="decay of the averaged weights")
-    seed: Annotated[int, Field(ge=0)] = Field(0, description="of weights, order and noise")
+    seed: Annotated[int, Field(ge=0, le=2**32 - 1)] = Field(0, description="of weights, order and noise")
     validate_every: Count = Field(500, description="updates between validations")
     patience: Count | None = Field(None, description="validations without gain before it stops; None: never")
     log_every: Count = Field(20, description="updates between lines of the log")

@@ -119,6 +119,7 @@ def test_another_set_in_the_folder_is_refused(tmp_path: Path) -> None:
         ({"name": "chest"}, "phantom: expected one of chest-pacemaker, chest-drain, skin-ruler, face-smile"),
         ({"splits": {"train": 0.5}}, "splits: expected shares above 0 that add up to 1"),
         ({"splits": {}}, "splits: expected"),
+        ({"splits": {"foo": 1}}, "splits: expected one of train, val, test, got 'foo'"),
         ({"splits": {"train": 1.5, "test": -0.5}}, "splits: expected"),
     ],
 )

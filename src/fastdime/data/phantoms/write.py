@@ -20,7 +20,7 @@ from typing import Any
 from fastdime.data import io
 from fastdime.data.phantoms.design import Dials, check_seed, parse_k, split_of
 from fastdime.data.phantoms.phantom import DEFAULT_DIALS, Batch, Images, Phantom, phantom
-from fastdime.errors import DataError, InputError, expected
+from fastdime.errors import DataError, InputError, expected, unknown
 from fastdime.files import not_writable, write_atomically
 
 SPLITS: Mapping[str, float] = {"train": 0.7, "val": 0.1, "test": 0.2}
@@ -55,6 +55,9 @@ class PhantomSet:
         """Refuse what cannot be written."""
         if isinstance(self.n, bool) or not isinstance(self.n, int) or not 1 <= self.n <= MOST:
             raise InputError(expected("n", f"a whole number of images from 1 to {MOST}", repr(self.n)))
+        for name in self.splits:
+            if name not in SPLITS:
+                raise InputError(unknown("splits", name, SPLITS))
         shares = list(self.splits.values())
         if not all(share > 0 for share in shares) or not math.isclose(sum(shares), 1, abs_tol=1e-9):
             raise InputError(expected("splits", "shares above 0 that add up to 1", dict(self.splits)))

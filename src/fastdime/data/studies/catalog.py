@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from fastdime.data.forms import Form
 from fastdime.data.studies import celeba, chexpert, isic, nih
 from fastdime.data.studies.study import Joined, Study, join
 from fastdime.errors import InputError, unknown
@@ -23,6 +24,13 @@ def read_study(
         name: celeba, chexpert, nih or isic.
     """
     return join(study(name), root, annotations, task=task, shortcut=shortcut)
+
+
+def form_like(name: str) -> Form:
+    """Look up the form that the images of a published data set are brought into."""
+    if name not in STUDIES:
+        raise InputError(unknown("--like", name, STUDIES))
+    return STUDIES[name].form
 
 
 def study(name: str) -> Study:

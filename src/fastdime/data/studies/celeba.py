@@ -74,7 +74,7 @@ def _partition(path: Path) -> dict[str, str]:
 STUDY = Study(
     task="Young",
     shortcut="Smiling",
-    form=Form(size=128, channels=3),
+    form=Form(size=128, channels=3, convert=True),
     folder="img_align_celeba",
     official=official,
 )

@@ -6,7 +6,7 @@ from fastdime.data.studies.study import Study
 STUDY = Study(
     task="Mal",
     shortcut="Ruler",
-    form=Form(size=224, channels=3, fit="stretch", smooth="bicubic"),
+    form=Form(size=224, channels=3, convert=True, fit="stretch", smooth="bicubic"),
     annotations="isic_ruler_meta.csv",
     folder="ISIC2018_Task3_Training_Input",
 )

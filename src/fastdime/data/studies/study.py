@@ -15,7 +15,7 @@ IMAGE = "image"  # column with the name of the image, after reading
 NAME_COLUMNS = ("img_name", "image_id", "Image Index", IMAGE)
 OFFICIAL_SPLIT = "official_split"
 SPLITS = ("train", "val", "test", "")
-XRAY = Form(size=224, channels=1, fit="stretch", smooth="bicubic")
+XRAY = Form(size=224, channels=1, convert=True, fit="stretch", smooth="bicubic")
 
 
 def last_part(name: str) -> str:
