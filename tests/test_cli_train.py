@@ -7,8 +7,10 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+import torch
 
 from fastdime.classifiers.load import load_classifier
+from fastdime.data.io import write_image
 from fastdime.data.table import read_table
 from fastdime.diffusion.checkpoints import load_denoiser
 from support.commands import complaint, fastdime_command
@@ -104,6 +106,17 @@ def test_how_images_are_read_is_told_again(phantom: Path, tmp_path: Path) -> Non
     words = ("--data", phantom, "--out", tmp_path / "three", "--root", root, "--size", 16, "--steps", 1)
     done = fastdime_command("train", "guide", *words)
     assert f"fastdime explain --data {phantom} --root {root} --size 16 --denoiser" in done.out, done.err
+
+
+def test_validation_images_of_another_size_are_one_line(tmp_path: Path) -> None:
+    for part, size in (("train", 32), ("val", 16)):
+        write_image(tmp_path / f"{part}.png", torch.zeros(1, size, size))
+    table = tmp_path / "table.csv"
+    table.write_text("path,split\ntrain.png,train\nval.png,val\n")
+    done = fastdime_command("train", "denoiser", "--data", table, "--out", tmp_path / "out", *QUICK)
+    said = complaint(done)
+    assert f"{table} line 3 {tmp_path / 'val.png'}: expected (1, 32, 32) with 8 bits" in said
+    assert "--size" in said
 
 
 def test_a_parted_patient_needs_a_word(phantom: Path, tmp_path: Path) -> None:

@@ -174,7 +174,7 @@ def test_what_the_weights_do_not_tell_is_asked_for(guided):
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        ({"heads": 4}, "guided.json, field: expected one of architecture,"),
+        ({"heads": 4}, "guided.json, field: expected one of num_heads,"),
         ({"num_heads": 0}, "guided.json, field: num_heads: expected greater than 0, got 0"),
         ({"num_heads": 4, "num_head_channels": 8, "diffusion_steps": 9}, "got both; take one of them out"),
         ({"num_heads": -1, "num_head_channels": -1, "diffusion_steps": 9}, "expected num_heads, which"),
