@@ -11,7 +11,7 @@ from fastdime.diffusion.folders import write_folder
 from fastdime.errors import CheckpointError
 from fastdime.training.denoising import UNetShape
 
-SHAPE = UNetShape(widths=(16, 16), patch=4, groups=4)
+SHAPE = UNetShape(widths=(48, 16), patch=4, groups=4)
 
 
 def test_it_looks_like_a_network_on_whole_images() -> None:
