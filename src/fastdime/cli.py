@@ -4,7 +4,7 @@ import json
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -249,6 +249,10 @@ def truth(
 
     with progress_of("images") as progress:
         rows = run(phantom or shipped(), methods.split(","), n, progress)
+    _print_table(rows, as_json)
+
+
+def _print_table(rows: list[dict[str, Any]], as_json: bool) -> None:
     if as_json:
         print(json.dumps({"rows": rows}))
     else:
@@ -271,10 +275,7 @@ def dose(
     ks = [value for value in map(parse_k, k.split(",")) if value is not None]
     with progress_of("networks") as progress:
         rows = run(phantom or list(STUDIES), ks, seeds, out, progress)
-    if as_json:
-        print(json.dumps({"rows": rows}))
-    else:
-        print_rows(rows, tuple(rows[0]))
+    _print_table(rows, as_json)
 
 
 @bench.command()

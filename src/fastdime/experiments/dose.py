@@ -13,11 +13,11 @@ import torch
 from torch import Tensor
 
 from fastdime.classifiers.load import load_classifier
-from fastdime.classifiers.spec import ClassifierSpec
 from fastdime.classifiers.wrapper import ImageClassifier
 from fastdime.data.phantoms.design import Dials
 from fastdime.data.phantoms.ideal import ideal_observer
 from fastdime.data.phantoms.phantom import phantom
+from fastdime.experiments.oracles import judge_spec
 from fastdime.experiments.truth import Progress, yes
 from fastdime.pixels import to_integers
 from fastdime.training.augment import Augment
@@ -60,9 +60,7 @@ def _network(name: str, k: float, seed: int, out: Path) -> ImageClassifier:
     images = phantom(name).images(TRAIN_SEED + seed, range(TRAIN), k)
     pictures = Pictures(to_integers(images.x).to(torch.uint8), 8, images.task.float())
     training, validation = split(pictures, 0.1, seed)
-    channels = phantom(name).study.channels
-    spec = ClassifierSpec(architecture="small-resnet", arguments={"channels": channels}, channels=channels)
-    task = Classifying(training, validation, spec, Augment(shift=3))
+    task = Classifying(training, validation, judge_spec(name), Augment(shift=3))
     return load_classifier(train(task, SETTINGS.model_copy(update={"seed": seed}), out).folder)
 
 

@@ -28,8 +28,6 @@ def train_oracle(name: str, oracle: str, out: Path, seed: int, progress: Progres
     """Train one oracle of a phantom from exact pairs of subjects of its own."""
     pictures = oracle_pictures(name, seed, SUBJECTS[oracle], oracle)
     training, validation = split(pictures, VALID_SHARE, seed)
-    channels = phantom(name).study.channels
-    spec = ClassifierSpec(architecture="small-resnet", arguments={"channels": channels}, channels=channels)
     settings = TrainSettings(
         steps=UPDATES[oracle],
         batch_size=64,
@@ -39,4 +37,10 @@ def train_oracle(name: str, oracle: str, out: Path, seed: int, progress: Progres
         validate_every=250,
         ema=0.99,
     )
-    return train(Classifying(training, validation, spec, AUGMENT), settings, out, progress)
+    return train(Classifying(training, validation, judge_spec(name), AUGMENT), settings, out, progress)
+
+
+def judge_spec(name: str) -> ClassifierSpec:
+    """Return what networks that judge a phantom are: unlike every guide."""
+    channels = phantom(name).study.channels
+    return ClassifierSpec(architecture="small-resnet", arguments={"channels": channels}, channels=channels)
