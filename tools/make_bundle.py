@@ -64,18 +64,22 @@ def main() -> None:
     parser.add_argument("name", choices=PLANS)
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--start", type=Path, help="denoiser to begin with")
+    parser.add_argument("--updates", type=int, default=16_000, help="of the denoiser, 32 images each")
     wanted = parser.parse_args()
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "2")))
-    start = ["--from", wanted.start.absolute()] if wanted.start else []
     folder = wanted.work / wanted.name
     folder.mkdir(parents=True, exist_ok=True)
+    more: list[Any] = ["--steps", wanted.updates]
+    if wanted.start:
+        shutil.copytree(wanted.start, folder / "start", dirs_exist_ok=True)
+        more += ["--from", "start"]
     os.chdir(folder)
-    make(wanted.name, PLANS[wanted.name], start)
+    make(wanted.name, PLANS[wanted.name], more)
 
 
-def make(name: str, plan: Plan, start: list[Any]) -> None:
+def make(name: str, plan: Plan, more: list[Any]) -> None:
     """Do everything, in the folder one is in."""
-    commands = [run(*words) for words in trainings(name, plan, start)]
+    commands = [run(*words) for words in trainings(name, plan, more)]
     oracles = {oracle: oracle_of(name, oracle, plan.seed) for oracle in ORACLES}
     if not Path("settings.json").exists():
         write_settings(name, pack(name, plan, "untuned"))
@@ -87,13 +91,13 @@ def make(name: str, plan: Plan, start: list[Any]) -> None:
     print(pack(name, plan, "bundle", *settings, "--card", "card.md"))
 
 
-def trainings(name: str, plan: Plan, start: list[Any]) -> Iterator[list[Any]]:
+def trainings(name: str, plan: Plan, more: list[Any]) -> Iterator[list[Any]]:
     """Yield the commands that draw the images and train denoiser and guide."""
     drawn = ["--n", IMAGES, "--seed", plan.seed, "--split", "train=1", "--no-truth", "--out", "data"]
     yield ["data", "phantom", name, *drawn]
     table = ["--data", "data/table.csv"]
     shape = ["--widths", plan.widths, "--set", "log_every=50"]
-    yield ["train", "denoiser", *table, "--out", "denoiser", *shape, *start]
+    yield ["train", "denoiser", *table, "--out", "denoiser", *shape, *more]
     length = ["--width", 16, "--steps", 2500, "--batch-size", 64, "--valid-share", 0.05, "--set", "ema=0.995"]
     yield ["train", "guide", *table, "--out", "guide", *length]
 
