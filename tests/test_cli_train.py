@@ -158,6 +158,8 @@ def test_other_weights_to_begin_with(phantom: Path, tmp_path: Path) -> None:
         (["task", "--device", "gpu"], "--device: expected one of auto, cpu, cuda, mps"),
         (["denoiser", "--widths", "8,x"], "--widths: expected whole numbers with commas between"),
         (["denoiser", "--widths", "8,12"], "widths of the denoiser: expected channels in multiples of 8"),
+        (["guide", "--size", "2"], "images: expected 8 pixels a side or more, got 2"),
+        (["guide", "--augment", "shift=32"], "--augment shift: expected fewer than the 32 pixels of a side"),
         (["denoiser", "--size", "20"], "expected squares whose side is a multiple of 16"),
         (["denoiser", "--channels", "3"], "expected a colour image"),
         (["denoiser", "--valid-share", "0"], "--valid-share: expected a number between 0 and 1"),

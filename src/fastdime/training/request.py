@@ -36,6 +36,7 @@ from fastdime.training.shapes import reshaped
 
 Recipe = DenoiserRecipe | ClassifierRecipe
 ANY = Choice()
+SMALLEST = 8  # pixels a side of images for a classifier
 
 
 class Shown(Protocol):
@@ -163,10 +164,20 @@ def task_for(
             raise InputError(unknown("--prediction", prediction, get_args(Prediction)))
         shape = reshaped(recipe.shape, given)
         return Denoising(train_part, valid_part, shape, recipe.flip, recipe.chain, prediction)
+    _check_shape(train_part, recipe.augment)
     spec = _spec(given.get("architecture", recipe.architecture), train_part, given.get("width"))
     return Classifying(
         train_part, valid_part, spec, recipe.augment, recipe.smoothing, recipe.balance, recipe.levels
     )
+
+
+def _check_shape(pictures: Pictures, augment: Augment) -> None:
+    """Refuse images in which nothing can be seen, and shifts that leave nothing of them."""
+    side = min(pictures.levels.shape[2:])
+    if side < SMALLEST:
+        raise InputError(expected("images", f"{SMALLEST} pixels a side or more", side, "use a larger --size"))
+    if augment.shift >= side:
+        raise InputError(expected("--augment shift", f"fewer than the {side} pixels of a side", augment.shift))
 
 
 def _spec(name: str, pictures: Pictures, first: int | None) -> ClassifierSpec:
