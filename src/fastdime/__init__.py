@@ -21,8 +21,12 @@ if TYPE_CHECKING:
     from fastdime.noise import SeededNoise
     from fastdime.pipeline.explain import explain
     from fastdime.pipeline.options import RunOptions
+    from fastdime.pipeline.pairs import pairs_of_folders, pairs_of_run
     from fastdime.pipeline.summary import Summary, summarise
     from fastdime.runs import read_run
+    from fastdime.scoring.compare import compare
+    from fastdime.scoring.request import ScoreRequest
+    from fastdime.scoring.score import Scores, score
     from fastdime.types import Classifier, Counterfactuals
 
 # Where each public name lives: imported when first used, because torch takes a second to load.
@@ -46,21 +50,27 @@ _HOME = {
     "PRESETS": "counterfactuals.methods",
     "RunOptions": "pipeline.options",
     "Schedule": "diffusion.schedule",
+    "ScoreRequest": "scoring.request",
+    "Scores": "scoring.score",
     "SeededNoise": "noise",
     "Summary": "pipeline.summary",
     "Table": "data.table",
     "as_denoiser": "diffusion.denoiser",
+    "compare": "scoring.compare",
     "convert": "diffusion.checkpoints",
     "cost": "counterfactuals.methods",
     "explain": "pipeline.explain",
     "load_bundle": "bundles",
     "load_classifier": "classifiers.load",
     "load_denoiser": "diffusion.checkpoints",
+    "pairs_of_folders": "pipeline.pairs",
+    "pairs_of_run": "pipeline.pairs",
     "read_run": "runs",
     "read_table": "data.table",
     "sample": "diffusion.sampling",
     "save_bundle": "bundles",
     "save_classifier": "classifiers.load",
+    "score": "scoring.score",
     "settings_for": "counterfactuals.methods",
     "summarise": "pipeline.summary",
     "vgg19_features": "classifiers.perceptual",
@@ -86,21 +96,27 @@ __all__ = [
     "MissingExtra",
     "RunOptions",
     "Schedule",
+    "ScoreRequest",
+    "Scores",
     "SeededNoise",
     "Summary",
     "Table",
     "as_denoiser",
+    "compare",
     "convert",
     "cost",
     "explain",
     "load_bundle",
     "load_classifier",
     "load_denoiser",
+    "pairs_of_folders",
+    "pairs_of_run",
     "read_run",
     "read_table",
     "sample",
     "save_bundle",
     "save_classifier",
+    "score",
     "settings_for",
     "summarise",
     "vgg19_features",

@@ -4,7 +4,7 @@ import json
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -148,13 +148,19 @@ def print_numbers(numbers: Mapping[str, Any], as_json: bool) -> None:
         print(f"{name.replace('_', ' '):<{width}}  {_cell(value)}")
 
 
-def print_rows(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
-    """Print a table: names above, numbers with four digits below."""
+def print_rows(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], left: Collection[str] = ()) -> None:
+    """Print a table: names above, numbers with four digits below.
+
+    Args:
+        left: columns of text, which begin at the left.
+    """
     lines = [[_cell(row.get(name)) for name in columns] for row in rows]
     titles = [name.replace("_", " ") for name in columns]
     widths = [max(map(len, column)) for column in zip(titles, *lines, strict=True)]
     for line in (titles, *lines):
-        print("  ".join(text.rjust(width) for text, width in zip(line, widths, strict=True)))
+        cells = zip(line, widths, columns, strict=True)
+        texts = [text.ljust(width) if name in left else text.rjust(width) for text, width, name in cells]
+        print("  ".join(texts).rstrip())
 
 
 def _cell(value: object) -> str:

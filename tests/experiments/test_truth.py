@@ -51,6 +51,16 @@ def test_half_of_the_way_and_a_change_outside() -> None:
     assert result["full_error_ratio"] == pytest.approx((0.5 * 0.75 * 16 + 2 * 0.25) / (0.75 * 16))
 
 
+def test_every_pixel_of_all_regions_counts_the_same() -> None:
+    x, truth = square(1.0), square(-0.5)
+    truth[1, :, :4] = 1.0  # the region of the second image is larger
+    drawn, made = Pairs(x, truth, 0), x.clone()
+    made[0] = truth[0]
+    error, nothing = ((truth - images).abs()[drawn.region].mean() for images in (made, x))
+    assert score(drawn, made, JUDGES)["region_error_ratio"] == pytest.approx(float(error / nothing))
+    assert 0.5 < error / nothing < 1
+
+
 @pytest.mark.parametrize(("target", "shares"), [(0, (0.5, 1.0, 0.0, 0.5)), (1, (0.5, 0.0, 1.0, 0.5))])
 def test_judges_are_asked_for_the_target(target: int, shares: tuple[float, ...]) -> None:
     drawn = Pairs(torch.zeros(2, 1, 16, 16), torch.ones(2, 1, 16, 16), target)

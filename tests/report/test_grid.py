@@ -142,7 +142,7 @@ def test_what_cannot_be_drawn(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="limit: expected 1 or more, got 0"):
         draw_run(run, out, 0)
     Image.new("L", (20, 16)).save(tmp_path / "0.png")
-    with pytest.raises(DataError, match=r"0\.png: expected 16x16 pixels, got 16x20; the file is not the one"):
+    with pytest.raises(DataError, match=r"0\.png: expected 16x16 pixels, got 16x20; it is not the original"):
         draw_run(run, out)
     image_path(run, "0").write_bytes(b"")
     with pytest.raises(DataError, match="got an empty file"):

@@ -15,7 +15,7 @@ from markdown_it.token import Token
 ROOT = Path(__file__).parents[2]
 NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?!\w)%?")
 TIMING = re.compile(r'(seconds.per.image"?:? +)[\d.]+')
-PROGRESS = re.compile(r"^(images|updates): .* left.*\n", flags=re.MULTILINE)
+PROGRESS = re.compile(r"^(images|updates|pairs)[^:\n]*: .* left.*\n", flags=re.MULTILINE)
 MARK = "=== next command ==="
 SHELL = """
 exec 2>&1

@@ -10,16 +10,15 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor
-from torch.nn.functional import max_pool2d
 
 from fastdime.bundles import Bundle, load_bundle
 from fastdime.counterfactuals.explainer import Explainer
 from fastdime.data.phantoms.phantom import SEEN, phantom
+from fastdime.metrics.truth import MARGIN, difference_inside, pooled_error_ratio, widened
 from fastdime.scores import probabilities
 from fastdime.types import Classifier
 
 SEED = 32_000  # of the subjects that are scored; no network and no setting has seen them
-MARGIN = 3  # pixels around the true region that do not count as outside
 BATCH = 32
 Direction = Literal["remove", "add"]
 DIRECTIONS: tuple[Direction, ...] = ("remove", "add")
@@ -69,30 +68,19 @@ class Judges:
 
 def score(pairs: Pairs, x_cf: Tensor, judges: Judges) -> dict[str, float]:
     """Compare counterfactuals with the exact ones; distances are on the [0, 1] scale."""
-    error, nothing = (pairs.truth - x_cf).abs() / 2, (pairs.truth - pairs.x).abs() / 2
-    change = (x_cf - pairs.x).abs() / 2
-    outside = ~widened(pairs.region, MARGIN)
-    task = [yes(judges.task, x) for x in (pairs.x, x_cf)]
+    x, truth, region = pairs.x, pairs.truth, pairs.region
+    everywhere = torch.ones_like(region)
+    task = [yes(judges.task, images) for images in (x, x_cf)]
     return {
         "oracle_flip": _share(judges.shortcut, x_cf, pairs.target),
         "complete_flip": _share(judges.complete, x_cf, pairs.target),
         "guide_flip": _share(judges.guide, x_cf, pairs.target),
-        "region_error_ratio": _mean(error, pairs.region) / _mean(nothing, pairs.region),
-        "full_error_ratio": float(error.mean() / nothing.mean()),
-        "outside_change": _mean(change, outside),
+        "region_error_ratio": pooled_error_ratio(x, x_cf, truth, region),
+        "full_error_ratio": pooled_error_ratio(x, x_cf, truth, everywhere),
+        "outside_change": difference_inside(x, x_cf, ~widened(region, MARGIN)).pooled,
         "task_change": float((task[1] - task[0]).abs().mean()),
-        "l1": float(change.mean()),
+        "l1": difference_inside(x, x_cf, everywhere).pooled,
     }
-
-
-def widened(region: Tensor, pixels: int) -> Tensor:
-    """Add a margin to masks."""
-    return max_pool2d(region.float(), 2 * pixels + 1, 1, pixels) > 0.5
-
-
-def _mean(values: Tensor, where: Tensor) -> float:
-    """Mean over the pixels of all images; an image with a large region counts for more."""
-    return float(values.mean(1, keepdim=True)[where].mean())
 
 
 @torch.no_grad()

@@ -114,7 +114,7 @@ def _digest(values: Iterable[object]) -> str:
 
 def described(model: object, source: str | None) -> dict[str, Any]:
     """Name a model, its weights by their hash, and how its input and output are read."""
-    network = _network(model)
+    network = network_of(model)
     name = type(network if network is not None else model).__qualname__
     weights = weights_hash(network) if network is not None else None
     return {"source": source or name, "weights": weights, **_plain_fields(model)}
@@ -127,14 +127,14 @@ def _plain_fields(model: object) -> dict[str, Any]:
     return {name: value for name, value in values.items() if isinstance(value, str | int | float | tuple)}
 
 
-def _network(model: object) -> nn.Module | None:
+def network_of(model: object) -> nn.Module | None:
     """Return the network itself, or the one that a classifier or denoiser wraps."""
     parts = (model, getattr(model, "module", None), getattr(model, "network", None))
     return next((part for part in parts if isinstance(part, nn.Module)), None)
 
 
 def _weights(model: object) -> list[torch.Tensor]:
-    network = _network(model)
+    network = network_of(model)
     return [] if network is None else [*network.parameters(), *network.buffers()]
 
 
@@ -144,7 +144,7 @@ def _models(explainer: Explainer) -> tuple[object, ...]:
 
 def moved(explainer: Explainer, device: str) -> Explainer:
     """Move the networks to a device, in place."""
-    for network in map(_network, _models(explainer)):
+    for network in map(network_of, _models(explainer)):
         if network is not None:
             network.to(device)
     return explainer

@@ -4,9 +4,9 @@ from pathlib import Path
 
 from fastdime.data import io
 from fastdime.data.phantoms.write import OTHER, read_config, truth_path
-from fastdime.errors import DataError, InputError, expected
-from fastdime.pipeline.summary import read_explained
-from fastdime.runs import Record, image_path, mask_path
+from fastdime.errors import InputError, expected
+from fastdime.pipeline.pairs import Pairs, pairs_of_run, read_pair
+from fastdime.runs import Record
 from fastdime.sheets import Picture, Row, draw_sheet, shown, signed, write_sheet
 
 LONGEST_ID = 40  # letters; more would run into the next block
@@ -21,17 +21,15 @@ def draw_run(run: str | Path, out: str | Path, limit: int = 12, truth: str | Pat
     """
     if limit < 1:
         raise InputError(expected("limit", "1 or more", limit))
-    config, records = read_explained(run)
-    good = [record for record in records if "error" not in record][:limit]
-    if not good:
-        raise DataError(expected(str(run), "at least one finished image", "none"))
-    rows = [_row(run, config, record, truth) for record in good]
+    pairs = pairs_of_run(run)
+    rows = [_row(pairs, number, truth) for number in range(min(limit, len(pairs)))]
     titles = COLUMNS if truth is None else (*COLUMNS, "exact truth")
     return write_sheet(out, draw_sheet(titles, rows))
 
 
-def _row(run: str | Path, config: dict[str, object], record: Record, truth: str | Path | None) -> Row:
-    cells, line = pictures(run, config, record), caption(record)
+def _row(pairs: Pairs, number: int, truth: str | Path | None) -> Row:
+    record = pairs.records[number]
+    cells, line = pictures(pairs, number), caption(record)
     if truth is not None:
         cells.append(shown(io.read(truth_path(truth, OTHER, record["id"])).x.numpy()))
         done = "added" if record["target"] else "removed"
@@ -39,22 +37,14 @@ def _row(run: str | Path, config: dict[str, object], record: Record, truth: str 
     return Row(cells, line, "black" if record["valid"] else "firebrick")
 
 
-def pictures(run: str | Path, config: dict[str, object], record: Record) -> list[Picture]:
+def pictures(pairs: Pairs, number: int) -> list[Picture]:
     """Return the pictures of one image of a run, in the order of COLUMNS."""
-    size, convert = config.get("size"), bool(config.get("convert"))
-    after = io.read(image_path(run, record["id"]))
-    channels = after.x.shape[0]
-    fitted = size if isinstance(size, int) else None
-    before = io.read(record["path"], channels=channels, size=fitted, convert=convert)
-    mask = io.read_mask(mask_path(run, record["id"]))
-    if before.x.shape != after.x.shape:
-        sizes = ["x".join(map(str, picture.x.shape[1:])) for picture in (after, before)]
-        remedy = "the file is not the one that was explained"
-        raise DataError(expected(str(record["path"]), f"{sizes[0]} pixels", sizes[1], remedy))
+    before, after, mask = read_pair(pairs.places[number], pairs.size, pairs.convert)
+    assert mask is not None  # a run has one for each image
     return [
-        shown(before.x.numpy()),
-        shown(after.x.numpy()),
-        signed((after.x - before.x).mean(0).numpy()),
+        shown(before.numpy()),
+        shown(after.numpy()),
+        signed((after - before).mean(0).numpy()),
         shown(mask.numpy() * 2.0 - 1),
     ]
 

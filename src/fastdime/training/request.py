@@ -177,7 +177,9 @@ def _check_shape(pictures: Pictures, augment: Augment) -> None:
     if side < SMALLEST:
         raise InputError(expected("images", f"{SMALLEST} pixels a side or more", side, "use a larger --size"))
     if augment.shift >= side:
-        raise InputError(expected("--augment shift", f"fewer than the {side} pixels of a side", augment.shift))
+        raise InputError(
+            expected("--augment shift", f"fewer than the {side} pixels of a side", augment.shift)
+        )
 
 
 def _spec(name: str, pictures: Pictures, first: int | None) -> ClassifierSpec:

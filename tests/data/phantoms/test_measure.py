@@ -4,6 +4,7 @@ import torch
 
 from fastdime.data.phantoms import measure_tools as tools
 from fastdime.data.phantoms.measure import measure
+from fastdime.data.phantoms.measure_attributes import attribute_labels, attribute_names, measure_attributes
 from fastdime.data.phantoms.phantom import STUDIES, phantom
 from fastdime.errors import InputError
 
@@ -15,6 +16,14 @@ STATED = {
     "face-smile": (0.88, 0.99),
 }
 
+# Accuracy of the attributes, in the order of their names.
+ATTRIBUTES_STATED = {
+    "chest-pacemaker": (0.91, 0.98, 0.93),
+    "chest-drain": (0.87, 0.97, 0.95),
+    "skin-ruler": (0.90, 0.99, 0.99),
+    "face-smile": (0.85, 0.99, 0.99, 0.93, 0.93, 0.94, 0.99, 0.94, 0.98),
+}
+
 
 @pytest.mark.parametrize("name", STUDIES)
 def test_readings_are_as_good_as_stated(name: str) -> None:
@@ -22,6 +31,34 @@ def test_readings_are_as_good_as_stated(name: str) -> None:
     reading, (correlation, accuracy) = measure(name, images.x), STATED[name]
     assert np.corrcoef(reading.z, images.latents["z"])[0, 1] > correlation - 0.04
     assert ((reading.shows == (images.shortcut == 1)).float().mean()) > accuracy - 0.03
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_attributes_are_read_as_well_as_stated(name: str) -> None:
+    images = phantom(name).images(15003, range(200))
+    true, measured = attribute_labels(name, images.latents, images), measure_attributes(name, images.x)
+    assert true.names == measured.names == attribute_names(name)
+    assert torch.equal(true.values[:, 1:3], torch.stack([images.shortcut, images.placebo], 1) == 1)
+    right = (true.values == measured.values).double().mean(0)
+    assert (right > torch.tensor(ATTRIBUTES_STATED[name]) - 0.03).all(), right
+    assert (true.values.double().mean(0) - 0.5).abs().max() < 0.15  # so that guessing is not enough
+
+
+@pytest.mark.parametrize("name", ["chest-drain", "face-smile"])
+def test_attributes_do_not_depend_on_the_other_pictures(name: str) -> None:
+    x = phantom(name).images(15004, range(6)).x
+    together = measure_attributes(name, x).values
+    assert torch.equal(measure_attributes(name, x[4:5]).values, together[4:5])
+    assert torch.equal(measure(name, x).shows, together[:, 1])
+
+
+def test_true_attributes_need_no_pictures() -> None:
+    faces = phantom("face-smile")
+    images = faces.images(15005, range(6), k=100)
+    drawn = attribute_labels("face-smile", images.latents, images)
+    latents, labels = faces.latents(15005, range(6)), faces.labels(15005, range(6), k=100)
+    assert torch.equal(attribute_labels("face-smile", latents, labels).values, drawn.values)
+    assert drawn.values[:, drawn.place("young")].tolist() == (images.latents["z"] > 0).tolist()
 
 
 @pytest.mark.parametrize("name", STUDIES)
@@ -44,6 +81,13 @@ def test_refusals() -> None:
         measure("face-smile", torch.zeros(1, 1, 64, 64))
     with pytest.raises(InputError, match="size: expected a whole number from 32 to 224, got 20"):
         measure("skin-ruler", torch.zeros(1, 3, 20, 20))
+    with pytest.raises(InputError, match="pictures to measure: expected finite numbers, got NaN"):
+        measure_attributes("face-smile", torch.full((1, 3, 64, 64), torch.nan))
+    with pytest.raises(InputError, match=r"phantom: expected one of .* got 'face'"):
+        attribute_names("face")
+    latents, labels = phantom("face-smile").latents(0, [0]), phantom("face-smile").labels(0, [0])
+    with pytest.raises(InputError, match=r"attribute: .* did you mean 'glasses'"):
+        attribute_labels("face-smile", latents, labels).place("glases")
 
 
 def test_blur_is_a_bell_curve_that_keeps_the_sum() -> None:

@@ -16,14 +16,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import interpolate
 
-from fastdime.data.phantoms import measure_chest, measure_skin
+from fastdime.data.phantoms import measure_chest, measure_face, measure_skin
+from fastdime.data.phantoms.design import Labels
 from fastdime.data.phantoms.draw import Pose
-from fastdime.data.phantoms.measure_face import FaceReader
 from fastdime.data.phantoms.measure_tools import REFERENCE_SIZE, Ridge, fit_ridge
 from fastdime.data.phantoms.phantom import STUDIES, Images, phantom
 from fastdime.data.phantoms.streams import LARGEST_SEED
@@ -41,6 +43,7 @@ CHEST_SKIN: dict[str, tuple[Reader, Reader, float]] = {
     "skin-ruler": (measure_skin.atypia, measure_skin.ruler_line, 10.0),
 }
 FACE_STRENGTH = 300.0
+READ = ("z", "shortcut", "shows")
 
 
 @dataclass(frozen=True)
@@ -60,8 +63,9 @@ class Reading:
 
 @dataclass(frozen=True)
 class Gauge:
-    """Fitted readers of one phantom at one size."""
+    """Fitted readers of one phantom at one size; `prepare` moves pictures to where they can be read."""
 
+    prepare: Reader
     read_task: Reader
     read_shortcut: Reader
     task: Ridge
@@ -70,10 +74,27 @@ class Gauge:
 
     def __call__(self, x: Pictures) -> Reading:
         """Read pictures, some at a time."""
-        parts = torch.split(_shrunk(x), CHUNK)
-        z = torch.cat([self.task(self.read_task(part)) for part in parts])
-        score = torch.cat([self.shortcut(self.read_shortcut(part)) for part in parts])
-        return Reading(z, score, score > self.level)
+        parts = [self.read(self.prepare(part)) for part in torch.split(shrunk(x), CHUNK)]
+        return Reading(*(torch.cat([getattr(part, name) for part in parts]) for name in READ))
+
+    def read(self, prepared: Pictures) -> Reading:
+        """Read a few prepared pictures."""
+        score = self.shortcut(self.read_shortcut(prepared))
+        return Reading(self.task(self.read_task(prepared)), score, score > self.level)
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Pictures whose latents are known, prepared."""
+
+    prepare: Reader
+    pictures: Pictures
+    labels: Labels
+    latents: dict[str, NDArray[np.float64]]
+
+    def features(self, read: Reader) -> Float[Tensor, "b f"]:
+        """Read all pictures, some at a time."""
+        return torch.cat([read(part) for part in torch.split(self.pictures, CHUNK)])
 
 
 def measure(name: str, x: Pictures) -> Reading:
@@ -82,34 +103,56 @@ def measure(name: str, x: Pictures) -> Reading:
     Raises:
         InputError: there is no such phantom, or the pictures are not of its kind.
     """
+    x = check_pictures(name, x)
+    return gauge(name, x.shape[3])(x)
+
+
+def check_pictures(name: str, x: Tensor) -> Pictures:
+    """Return pictures as they are measured, if they can be of this phantom."""
     if name not in STUDIES:
         raise InputError(unknown("phantom", name, STUDIES))
     channels = STUDIES[name].channels
     if x.ndim != 4 or x.shape[1] != channels or x.shape[2] != x.shape[3] or len(x) == 0:
         wanted = f"shape (b, {channels}, size, size) for {name}"
         raise InputError(expected("pictures to measure", wanted, tuple(x.shape)))
-    return gauge(name, x.shape[3])(x.detach().float().cpu())
+    if not x.isfinite().all():
+        raise InputError(expected("pictures to measure", "finite numbers", "NaN or infinity"))
+    return x.detach().float().cpu()
 
 
 @lru_cache
 def gauge(name: str, size: int) -> Gauge:
     """Fit the readers of a phantom to pictures whose latents are known; takes some seconds."""
-    known = phantom(name, size).images(CALIBRATION_SEED, range(CALIBRATION_IMAGES))
-    x = _shrunk(known.x)
+    known = calibration(name, size)
     if name in CHEST_SKIN:
         read_task, read_shortcut, strength = CHEST_SKIN[name]
     else:
-        reader, strength = FaceReader.from_poses(x, _poses(known)), FACE_STRENGTH
-        read_task, read_shortcut = reader.age, reader.smile
-    z = torch.from_numpy(known.latents["z"])
-    parts = torch.split(x, CHUNK)
-    task, shortcut = (torch.cat([read(part) for part in parts]) for read in (read_task, read_shortcut))
-    present = fit_ridge(shortcut, known.shortcut.double(), strength)
-    level = _best_level(present(shortcut), known.shortcut == 1)
-    return Gauge(read_task, read_shortcut, fit_ridge(task, z, strength), present, level)
+        read_task, read_shortcut, strength = measure_face.age, measure_face.smile, FACE_STRENGTH
+    shortcut, shows = known.features(read_shortcut), torch.from_numpy(known.labels.shortcut)
+    task = fit_ridge(known.features(read_task), torch.from_numpy(known.latents["z"]), strength)
+    present = fit_ridge(shortcut, shows.double(), strength)
+    level = best_level(present(shortcut), shows == 1)
+    return Gauge(known.prepare, read_task, read_shortcut, task, present, level)
 
 
-def _shrunk(x: Pictures) -> Pictures:
+@lru_cache(maxsize=4)  # of up to 20 MB each
+def calibration(name: str, size: int) -> Calibration:
+    """Draw pictures of the reserved seed."""
+    numbers = range(CALIBRATION_IMAGES)
+    known = phantom(name, size).images(CALIBRATION_SEED, numbers)
+    x, labels = shrunk(known.x), phantom(name, size).labels(CALIBRATION_SEED, numbers)
+    if name in CHEST_SKIN:
+        return Calibration(_as_they_are, x, labels, known.latents)
+    register = measure_face.FaceReader.from_poses(x, _poses(known)).register
+    prepared = torch.cat([register(part) for part in torch.split(x, CHUNK)])
+    return Calibration(register, prepared, labels, known.latents)
+
+
+def _as_they_are(x: Pictures) -> Pictures:
+    return x
+
+
+def shrunk(x: Pictures) -> Pictures:
     """Return pictures of at most 64 pixels; larger ones tell hardly more, and take longer."""
     small: Tensor = interpolate(x, size=REFERENCE_SIZE, mode="area") if x.shape[-1] > REFERENCE_SIZE else x
     return small
@@ -120,7 +163,7 @@ def _poses(known: Images) -> list[Pose]:
     return [Pose(*values) for values in zip(*columns, strict=True)]
 
 
-def _best_level(scores: Float[Tensor, " b"], present: Bool[Tensor, " b"]) -> float:
+def best_level(scores: Float[Tensor, " b"], present: Bool[Tensor, " b"]) -> float:
     """Return the score that parts present from absent with the fewest errors."""
     ordered = scores.sort().values
     levels = (ordered[1:] + ordered[:-1]) / 2

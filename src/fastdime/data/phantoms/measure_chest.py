@@ -1,4 +1,4 @@
-"""Read a chest: the width of the heart, the depth of a pneumothorax, a can, a tube."""
+"""Read a chest: the width of the heart, the depth of a pneumothorax, a can, a tube, a letter."""
 
 import itertools
 
@@ -107,6 +107,16 @@ def can_contrast(x: Float[Tensor, "b 1 h w"]) -> Features:
     return torch.stack([stands_out[..., place].flatten(1).amax(1) for place in places], 1).amax(
         1, keepdim=True
     )
+
+
+def letter_contrast(x: Float[Tensor, "b 1 h w"]) -> Features:
+    """Return how much the brightest spots of the upper corners stand out."""
+    size = x.shape[-1]
+    k = size / REFERENCE_SIZE
+    fine = x[:, 0] - blur(x[:, 0], 4 * k)
+    rows, spots = slice(row(-0.94, size), row(-0.58, size)), round(8 * k * k)
+    corners = [side[:, rows, row(0.62, size) : row(0.98, size)].flatten(1) for side in (fine, fine.flip(2))]
+    return torch.stack([corner.topk(spots).values.mean(1) for corner in corners], 1).amax(1, keepdim=True)
 
 
 def _tube_curves() -> tuple[Tensor, Tensor]:

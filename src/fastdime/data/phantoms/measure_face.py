@@ -1,4 +1,4 @@
-"""Read a face: its age and its smile, after turning and shifting it onto the mean face."""
+"""Read a face: its age, its smile and its colours, after turning and shifting it onto the mean face."""
 
 from dataclasses import dataclass
 
@@ -18,6 +18,7 @@ AGED = (slice(16, 50), slice(17, 47))  # forehead to mouth
 HAIR = (slice(4, 24), slice(12, 52))
 LOWER = (slice(24, 53), slice(16, 48))  # eyes to chin
 Faces = Float[Tensor, "b 3 h w"]
+Registered = Float[Tensor, "b 3 64 64"]
 Features = Float[Tensor, "b f"]
 
 
@@ -73,21 +74,27 @@ class FaceReader:
         padded = functional.pad(edges[:, None], [REACH] * 4)
         return functional.conv2d(padded, self.mean[None, None])[:, 0]
 
-    def age(self, x: Faces) -> Features:
-        """Return a map of dark lines, and the colours of the hair."""
-        registered = self.register(x)
-        grey = _over_skin(registered).mean(1)
-        lines = (grey - blur(grey, 2.0))[:, AGED[0], AGED[1]]
-        hair = functional.avg_pool2d(registered[:, :, HAIR[0], HAIR[1]], 4)
-        return torch.cat([lines.flatten(1), hair.flatten(1)], 1)
 
-    def smile(self, x: Faces) -> Features:
-        """Return the lower face in grey and in red against green."""
-        skin = _over_skin(self.register(x))[:, :, LOWER[0], LOWER[1]]
-        return torch.cat([skin.mean(1).flatten(1), (skin[:, 0] - skin[:, 1]).flatten(1)], 1)
+def age(registered: Registered) -> Features:
+    """Return a map of dark lines, and the colours of the hair."""
+    grey = _over_skin(registered).mean(1)
+    lines = (grey - blur(grey, 2.0))[:, AGED[0], AGED[1]]
+    hair = functional.avg_pool2d(registered[:, :, HAIR[0], HAIR[1]], 4)
+    return torch.cat([lines.flatten(1), hair.flatten(1)], 1)
 
 
-def _over_skin(registered: Float[Tensor, "b 3 64 64"]) -> Float[Tensor, "b 3 64 64"]:
+def smile(registered: Registered) -> Features:
+    """Return the lower face in grey and in red against green."""
+    skin = _over_skin(registered)[:, :, LOWER[0], LOWER[1]]
+    return torch.cat([skin.mean(1).flatten(1), (skin[:, 0] - skin[:, 1]).flatten(1)], 1)
+
+
+def colours(registered: Registered) -> Features:
+    """Return the colours of all parts of the picture, coarsely."""
+    return functional.avg_pool2d(registered, 4).flatten(1)
+
+
+def _over_skin(registered: Registered) -> Registered:
     """Return faces relative to the colour of their skin."""
     light = (registered + 1) / 2
     skin = light[:, :, SKIN[0], SKIN[1]].flatten(2).median(2).values

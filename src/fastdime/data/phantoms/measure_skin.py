@@ -1,4 +1,4 @@
-"""Read a skin picture: how ragged and many-coloured the mole is, and whether a ruler lies at the side."""
+"""Read a skin picture: how ragged and many-coloured the mole is, and whether there is a ruler, or hairs."""
 
 import torch
 from jaxtyping import Bool, Float
@@ -84,3 +84,17 @@ def ruler_line(x: Float[Tensor, "b 3 h w"]) -> Features:
         mean = values.sum(-1) / inside.sum(-1).clamp(min=1)
         darkest.append(torch.where(enough, -mean, 0).flatten(1).amax(1))
     return torch.stack(darkest, 1).amax(1, keepdim=True)
+
+
+def hair_lines(x: Float[Tensor, "b 3 h w"]) -> Features:
+    """Return logarithms of how dark the lines are that a closing fills, with and without the rim."""
+    size = x.shape[-1]
+    k = size / REFERENCE_SIZE
+    grey, found = x.mean(1, keepdim=True), []
+    for width in (round(3 * k) | 1, round(5 * k) | 1):
+        grown = functional.max_pool2d(grey, width, 1, width // 2)
+        filled = -functional.max_pool2d(-grown, width, 1, width // 2) - grey
+        for rim in (round(4 * k), round(12 * k)):  # a ruler lies in the outer part
+            inner = filled[:, 0, rim : size - rim, rim : size - rim].flatten(1)
+            found += [inner.mean(1), *inner.quantile(torch.tensor([0.8, 0.9, 0.95, 0.98, 0.99]), 1)]
+    return torch.log(torch.stack(found, 1) + 0.01)

@@ -1,0 +1,1 @@
+"""Numbers that say how good counterfactuals are; they see tensors and arrays only."""

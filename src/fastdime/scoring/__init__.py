@@ -1,0 +1,1 @@
+"""Scores of counterfactuals: of a run, or of pictures made by any other tool."""

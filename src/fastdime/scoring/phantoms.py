@@ -1,0 +1,118 @@
+"""Pairs whose originals are phantoms: the exact counterfactual of each is known."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fastdime.bundles import Bundle, load_bundle, shipped
+from fastdime.data import io
+from fastdime.data.phantoms.design import Labels
+from fastdime.data.phantoms.measure_attributes import MORE
+from fastdime.data.phantoms.phantom import SEEN
+from fastdime.data.phantoms.write import OTHER, PLACEBO, read_config, truth_path
+from fastdime.data.table import Table, read_table
+from fastdime.errors import DataError, InputError, expected
+from fastdime.pipeline.pairs import Pairs
+from fastdime.scoring.request import ScoreRequest
+
+
+@dataclass(frozen=True)
+class PhantomFolder:
+    """A phantom set on disk.
+
+    Attributes:
+        ids: of the pairs that are scored, in their order.
+    """
+
+    folder: Path
+    config: Mapping[str, Any]
+    ids: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """Which phantom it is."""
+        return str(self.config["phantom"])
+
+    @cached_property
+    def table(self) -> Table:
+        """All images of the set, with their labels and latents."""
+        return read_table(self.folder / "table.csv")
+
+    @property
+    def has_attributes(self) -> bool:
+        """Whether more than task, shortcut and placebo can be measured in it."""
+        return self.name in MORE
+
+    @cached_property
+    def latents(self) -> dict[str, NDArray[np.float64]]:
+        """All numbers of the table, by column."""
+        return {name: np.array(values) for name, values in self.table.labels.items()}
+
+    @property
+    def labels(self) -> Labels:
+        """The labels of all images of the set."""
+        names = ("true_task", "task", "shortcut", "placebo")
+        return Labels(*(self.latents[name].astype(np.int64) for name in names))
+
+    @cached_property
+    def shortcut(self) -> Tensor:
+        """Whether each pair's original shows the shortcut."""
+        return self._column("shortcut")
+
+    @cached_property
+    def placebo(self) -> Tensor:
+        """Whether each pair's original shows the placebo."""
+        return self._column("placebo")
+
+    def others(self, rows: list[int]) -> Tensor:
+        """Read the exact counterfactuals of some pairs."""
+        return self._read(OTHER, rows)
+
+    def placebo_regions(self, rows: list[int], x: Tensor) -> Tensor:
+        """Return where the placebo shows in some originals."""
+        return (x - self._read(PLACEBO, rows)).abs().amax(1, keepdim=True) > SEEN
+
+    def _column(self, name: str) -> Tensor:
+        known = dict(zip(self.table.ids, self.table.column(name), strict=True))
+        missing = [image_id for image_id in self.ids if image_id not in known]
+        if missing:
+            wanted = "a row for each pair"
+            raise DataError(expected(str(self.folder / "table.csv"), wanted, f"none for {missing[0]!r}"))
+        return torch.tensor([known[image_id] for image_id in self.ids])
+
+    def _read(self, kind: str, rows: list[int]) -> Tensor:
+        return torch.stack([io.read(truth_path(self.folder, kind, self.ids[row])).x for row in rows])
+
+
+def find_phantom(pairs: Pairs, request: ScoreRequest) -> PhantomFolder | None:
+    """Return the phantom set that a request names, or the one that the originals lie in."""
+    if request.truth is not None:
+        config = read_config(request.truth)
+        if not config.get("truth", True):
+            raise InputError(
+                expected(str(request.truth), "a phantom set with its truth", "one without", "make it again")
+            )
+        return PhantomFolder(request.truth, config, pairs.ids)
+    folder = pairs.places[0].original.parent.parent
+    if not (folder / "dataset.json").is_file():
+        return None
+    try:
+        config = read_config(folder)
+    except DataError:
+        return None
+    return PhantomFolder(folder, config, pairs.ids) if config.get("truth", True) else None
+
+
+def bundle_of(phantom: PhantomFolder) -> Bundle:
+    """Open the bundle of a phantom, whose oracles judge."""
+    if phantom.name not in shipped():
+        got = f"none for {phantom.name}"
+        raise InputError(expected("oracles", f"those of a bundle ({', '.join(shipped())})", got))
+    return load_bundle(phantom.name)

@@ -1,0 +1,92 @@
+import math
+from pathlib import Path
+
+import pytest
+
+from fastdime.data.phantoms.write import PhantomSet, write_phantom
+from fastdime.errors import DataError, InputError
+from fastdime.pipeline.pairs import pairs_of_folders
+from fastdime.scoring.catalogue import TRUTH
+from fastdime.scoring.request import ScoreRequest
+from fastdime.scoring.score import score
+
+QUICK = (*TRUTH, "l1")
+
+
+@pytest.fixture(scope="module")
+def chest(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("chest") / "data"
+    write_phantom(folder, PhantomSet("chest-pacemaker", 24, seed=7))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def face(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("face") / "data"
+    write_phantom(folder, PhantomSet("face-smile", 60, seed=7))
+    return folder
+
+
+def test_exact_counterfactuals_are_perfect(chest: Path) -> None:
+    pairs = pairs_of_folders(chest / "images", chest / "truth" / "other")
+    rows = score(pairs, ScoreRequest(metrics=QUICK)).rows
+    assert rows["region_error"].value == rows["region_error_ratio"].value == 0
+    assert rows["outside_change"].value < 1e-3
+    assert rows["oracle_flip"].value == rows["complete_flip"].value == 1
+    assert rows["measured_flip"].value > 0.9
+    assert rows["measured_residual"].value == rows["oracle_residual"].value == 0
+    assert rows["latent_change"].value < 0.3
+    assert rows["placebo_change"].value == pytest.approx(0, abs=1e-6)
+    assert rows["l1"].value > 0
+    assert math.isnan(rows["mask_overlap"].value)
+    assert rows["oracle_flip"].network == "chest-pacemaker/shortcut"
+    assert rows["oracle_flip"].low > 0.8  # of 24 that agree; not 1
+
+
+def test_doing_nothing_is_no_answer(chest: Path) -> None:
+    rows = score(pairs_of_folders(chest / "images", chest / "images"), ScoreRequest(metrics=QUICK)).rows
+    assert rows["region_error_ratio"].value == rows["measured_residual"].value == 1
+    assert rows["outside_change"].value == rows["latent_change"].value == rows["task_change"].value == 0
+    assert rows["oracle_flip"].value < 0.1
+
+
+def test_another_object_changed_is_told(chest: Path) -> None:
+    pairs = pairs_of_folders(chest / "images", chest / "truth" / "placebo")
+    rows = score(pairs, ScoreRequest(metrics=QUICK)).rows
+    assert rows["placebo_change"].value > 0.1
+    assert 0 < rows["placebo_change"].n < 24  # only where it shows
+    assert rows["region_error_ratio"].value > 0.9
+
+
+def test_truth_is_found_beside_the_originals_or_named(chest: Path, tmp_path: Path) -> None:
+    moved = tmp_path / "elsewhere"
+    moved.mkdir()
+    for file in (chest / "images").iterdir():
+        (moved / file.name).write_bytes(file.read_bytes())
+    pairs = pairs_of_folders(moved, chest / "truth" / "other")
+    row = score(pairs, ScoreRequest(metrics=("region_error",))).rows["region_error"]
+    assert "a phantom set, or --truth FOLDER" in row.warning
+    assert "region_error" not in score(pairs, ScoreRequest(features="support.features:patches")).rows
+    named = score(pairs, ScoreRequest(metrics=("region_error",), truth=chest)).rows["region_error"]
+    assert named.value == 0
+    with pytest.raises(DataError, match="the settings of a phantom set"):
+        score(pairs, ScoreRequest(metrics=("region_error",), truth=moved))
+
+
+def test_truth_of_a_set_without_it_is_refused(tmp_path: Path) -> None:
+    write_phantom(tmp_path / "bare", PhantomSet("chest-drain", 3, truth=False))
+    pairs = pairs_of_folders(tmp_path / "bare" / "images", tmp_path / "bare" / "images")
+    with pytest.raises(InputError, match="a phantom set with its truth"):
+        score(pairs, ScoreRequest(truth=tmp_path / "bare"))
+
+
+def test_attributes_of_faces_are_measured(face: Path) -> None:
+    asked = ScoreRequest(metrics=("mnac", "cd"))
+    exact = score(pairs_of_folders(face / "images", face / "truth" / "other"), asked).rows
+    glasses = score(pairs_of_folders(face / "images", face / "truth" / "placebo"), asked).rows
+    assert exact["mnac"].network == exact["cd"].network == "measured"
+    assert 0.9 <= exact["mnac"].value <= 1.4  # the smile, and few misreadings
+    assert 0.9 <= glasses["mnac"].value <= 1.4
+    assert exact["cd"].value < 3
+    # Of glasses alone, whose smile changes only by misreading, no correlation with the smile is to be had.
+    assert not glasses["cd"].value < exact["cd"].value
