@@ -1,0 +1,1 @@
+"""Does a classifier lean on a shortcut: which images to ask with, and what the answers prove."""
