@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from scipy import optimize, stats
 
-from fastdime.audit.clusters import clusters
 from fastdime.audit.sizes import (
     cliffs_delta,
     effect_size,
@@ -13,6 +12,7 @@ from fastdime.audit.sizes import (
     minimum_detectable,
 )
 from fastdime.errors import InputError
+from fastdime.metrics.clusters import clusters
 
 
 def some(n: int = 30, mean: float = 0.0, seed: int = 0) -> np.ndarray:

@@ -57,7 +57,9 @@ def test_originals_without_a_partner_are_left_out(tmp_path: Path) -> None:
 def test_a_counterfactual_without_original_is_refused(tmp_path: Path) -> None:
     before = folder_of(tmp_path / "before", ["a"])
     after = folder_of(tmp_path / "after", ["a", "x"])
-    with pytest.raises(DataError, match=r"an original of the same name in .*, got 1 without one, such as 'x'"):
+    with pytest.raises(
+        DataError, match=r"an original of the same name in .*, got 1 without one, such as 'x'"
+    ):
         pairs_of_folders(before, after)
 
 

@@ -7,10 +7,11 @@ import numpy as np
 from jaxtyping import Bool, Float64, Int64
 from numpy.typing import ArrayLike
 
-from fastdime.audit.clusters import NAN, codes_of
 from fastdime.audit.sizes import check_share
 from fastdime.errors import InputError, expected
-from fastdime.metrics.statistics import Estimate, Groups, Numbers, as_numbers, check_equal_length
+from fastdime.metrics.clusters import codes_of
+from fastdime.metrics.numbers import NAN, Groups, Numbers, as_numbers, check_equal_length
+from fastdime.metrics.statistics import Estimate
 
 
 @dataclass(frozen=True)

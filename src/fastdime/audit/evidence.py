@@ -7,9 +7,9 @@ import numpy as np
 from jaxtyping import Float64
 from numpy.typing import ArrayLike
 
-from fastdime.audit.clusters import clusters
 from fastdime.errors import InputError, expected, unknown
-from fastdime.metrics.statistics import Groups, Numbers, as_numbers, check_equal_length
+from fastdime.metrics.clusters import clusters
+from fastdime.metrics.numbers import Groups, Numbers, as_numbers, check_equal_length
 
 Alternative = Literal["two-sided", "greater"]
 EXACT = 14  # clusters, up to which all 2^14 flips are tried

@@ -6,10 +6,11 @@ from functools import cache
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fastdime.audit.clusters import NAN, Clusters, clusters
 from fastdime.audit.evidence import Alternative
 from fastdime.errors import InputError, expected, unknown
-from fastdime.metrics.statistics import Estimate, Groups, as_numbers, mean_interval
+from fastdime.metrics.clusters import Clusters, clusters
+from fastdime.metrics.numbers import NAN, Groups, as_numbers
+from fastdime.metrics.statistics import Estimate, mean_interval
 
 QUANTILES = 4000  # of the spread, over which power is averaged
 

@@ -11,10 +11,9 @@ import numpy as np
 from jaxtyping import Float64, Int64
 from numpy.typing import ArrayLike
 
-from fastdime.audit.clusters import NAN
 from fastdime.audit.evidence import Alternative
 from fastdime.errors import InputError, expected, unknown
-from fastdime.metrics.statistics import Numbers, as_numbers, check_equal_length
+from fastdime.metrics.numbers import NAN, Numbers, as_numbers, check_equal_length
 
 EXACT = 7  # values, up to which all orders are tried
 MOST_DRAWN = 60  # values, above which the bell curve is near enough

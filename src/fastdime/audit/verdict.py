@@ -17,11 +17,12 @@ from typing import Literal
 
 from numpy.typing import ArrayLike
 
-from fastdime.audit.clusters import clusters
 from fastdime.audit.evidence import sign_flip
 from fastdime.audit.sizes import check_margin, check_share, equivalence_of, minimum_detectable
 from fastdime.errors import InputError, expected
-from fastdime.metrics.statistics import Estimate, Groups, as_numbers, mean_interval
+from fastdime.metrics.clusters import clusters
+from fastdime.metrics.numbers import Groups, as_numbers
+from fastdime.metrics.statistics import Estimate, mean_interval
 
 FEWEST_IMAGES, FEWEST_CLUSTERS = 10, 5
 Kind = Literal["relies", "no reliance above m", "cannot tell"]

@@ -2,23 +2,19 @@
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence, Sized
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Any
 
 import numpy as np
-from jaxtyping import Float64, Int64
-from numpy.typing import ArrayLike, NDArray
+from jaxtyping import Float64
 
 from fastdime.errors import InputError, expected
+from fastdime.metrics.clusters import clusters
+from fastdime.metrics.numbers import NAN, Groups, Numbers, Values, as_numbers, check_equal_length
 
-Numbers = NDArray[np.float64]
-Values = ArrayLike | Sequence[Any]  # tensors are array-like too
-Groups = Sequence[object] | NDArray[np.generic]
 CHUNK = 1 << 18  # drawn numbers held at once; more would not fit the cache of a processor
 NORMAL = NormalDist()
-NAN = float("nan")
 
 
 @dataclass(frozen=True)
@@ -47,37 +43,6 @@ class Estimate:
         return ""
 
 
-def as_numbers(what: str, values: Values) -> Numbers:
-    """Return a flat float64 array; refuse other shapes, text, NaN and infinity.
-
-    Args:
-        what: name of the values in the error sentence.
-
-    >>> as_numbers("scores", [0, 1])
-    array([0., 1.])
-    """
-    held = values.detach().cpu() if hasattr(values, "detach") else values
-    try:
-        numbers = np.asarray(held, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InputError(expected(what, "numbers", type(values).__name__)) from None
-    if numbers.ndim != 1:
-        raise InputError(expected(what, "one number an image, shape (b,)", numbers.shape))
-    if bad := int((~np.isfinite(numbers)).sum()):
-        got = f"NaN or infinity {bad} times in {len(numbers)}"
-        raise InputError(expected(what, "finite numbers", got, "drop these images and say why"))
-    return numbers
-
-
-def check_equal_length(what: str, a: Sized, b: Sized) -> None:
-    """Refuse lists that cannot belong to the same images.
-
-    >>> check_equal_length("labels and scores", [1, 0], [0.5, 0.2])
-    """
-    if len(a) != len(b):
-        raise InputError(expected(what, "the same number of each", f"{len(a)} and {len(b)}"))
-
-
 def mean_interval(
     values: Values,
     groups: Groups | None = None,
@@ -104,19 +69,19 @@ def mean_interval(
     """
     _check_settings(level, resamples, seed)
     numbers = as_numbers("values", values)
-    sums, counts = _clusters(numbers, groups)
-    n, clusters = len(numbers), len(sums)
+    found = clusters(numbers, groups)
+    n, size = len(numbers), len(found)
     if n == 0:
         return Estimate(NAN, NAN, NAN, 0, 0)
     value = math.fsum(numbers) / n
-    if clusters == 1:
+    if size == 1:
         return Estimate(value, NAN, NAN, n, 1)
     if numbers.min() == numbers.max():
         same = float(numbers[0])  # the mean of equal numbers can be off by rounding
-        return Estimate(same, same, same, n, clusters)
-    drawn = _resampled(sums, counts, resamples, np.random.default_rng(seed))
-    low, high = _bca(drawn, value, _left_out(sums, counts), level)
-    return Estimate(value, low, high, n, clusters)
+        return Estimate(same, same, same, n, size)
+    drawn = _resampled(found.sums, found.counts, resamples, np.random.default_rng(seed))
+    low, high = _bca(drawn, value, _left_out(found.sums, found.counts), level)
+    return Estimate(value, low, high, n, size)
 
 
 def share_interval(share: float, n: int, level: float = 0.95) -> tuple[float, float]:
@@ -228,31 +193,6 @@ def _check_settings(level: float, resamples: int, seed: int) -> None:
         raise InputError(expected("resamples", "a whole number >= 1", resamples))
     if seed < 0:
         raise InputError(expected("seed", "a whole number >= 0", seed))
-
-
-def _clusters(
-    values: Float64[np.ndarray, " n"], groups: Groups | None
-) -> tuple[Float64[np.ndarray, " g"], Float64[np.ndarray, " g"]]:
-    """Return sum and count of each group, sorted, so that the order of rows leaves no trace."""
-    if groups is None:
-        return np.sort(values), np.ones(len(values))
-    check_equal_length("values and groups", values, groups)
-    codes = _codes(groups)
-    order = np.argsort(values, kind="stable")
-    sums, counts = np.bincount(codes[order], values[order]), np.bincount(codes).astype(np.float64)
-    sorted_ = np.lexsort((counts, sums))
-    return sums[sorted_], counts[sorted_]
-
-
-def _codes(groups: Groups) -> Int64[np.ndarray, " n"]:
-    """Number the groups."""
-    import pandas as pd
-
-    codes, _ = pd.factorize(np.asarray(groups, dtype=object))
-    if missing := int((codes < 0).sum()):
-        got = f"{missing} without"
-        raise InputError(expected("groups", "a group for every value", got, "give these one of their own"))
-    return codes.astype(np.int64)
 
 
 def _resampled(

@@ -4,7 +4,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from fastdime.errors import InputError, expected
-from fastdime.metrics.statistics import NAN, Numbers, Values, as_numbers, check_equal_length
+from fastdime.metrics.numbers import NAN, Numbers, Values, as_numbers, check_equal_length
 
 SLACK = 1e-6  # by which rounding may carry a probability out of [0, 1]
 

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from fastdime.errors import InputError
-from fastdime.metrics.statistics import NAN, Estimate, paired_difference
+from fastdime.metrics.numbers import NAN
+from fastdime.metrics.statistics import Estimate, paired_difference
 from fastdime.scoring.request import ScoreRequest
 from fastdime.scoring.rows import Row, as_json, interval
 from fastdime.scoring.score import Scores

@@ -16,7 +16,7 @@ from fastdime.scoring.catalogue import TRUTH, chosen
 from fastdime.scoring.feature_meters import SETS, Identity, Realism
 from fastdime.scoring.labels import Labels, needed
 from fastdime.scoring.meters import CLOSENESS, VALIDITY, Closeness, Meter, Pasting, Perceptual, Validity
-from fastdime.scoring.phantoms import PhantomFolder, bundle_of, find_phantom
+from fastdime.scoring.phantoms import PhantomFolder, find_phantom, oracle_of
 from fastdime.scoring.request import ScoreRequest
 from fastdime.scoring.truth_meters import MEASURED, ORACLES, PIXELS, ExactPixels, Measured, Oracle
 from fastdime.scoring.verdicts import Asked, Judge, Recorded, Verdict, classifier_of, open_classifier
@@ -102,7 +102,7 @@ def _no_truth() -> Meter:
 
 
 def _oracle(phantom: PhantomFolder, name: str) -> Meter:
-    return Oracle(phantom, bundle_of(phantom).oracle(name), name)
+    return Oracle(phantom, oracle_of(phantom.name, name), name)
 
 
 def _called_for(request: ScoreRequest, phantom: PhantomFolder | None) -> Iterator[str]:
@@ -150,8 +150,10 @@ def _targets(pairs: Pairs, request: ScoreRequest, labels: Labels | None) -> list
 def _validity(judge: Judge | None, request: ScoreRequest, labels: Labels | None) -> Validity:
     if judge is None:
         raise InputError(NO_JUDGE)
-    shortcut = None if request.shortcut is None else needed(labels, request.shortcut, "--shortcut", "md_s1")
-    return Validity(judge.network, shortcut)
+    if request.shortcut is None:
+        return Validity(judge.network)
+    shows = needed(labels, request.shortcut, "--shortcut", "md by shortcut", zero_or_one=True)
+    return Validity(judge.network, shows)
 
 
 def _pasting(judge: Judge | None, pairs: Pairs, request: ScoreRequest) -> Pasting:

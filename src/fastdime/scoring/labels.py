@@ -56,12 +56,14 @@ def groups_of(request: ScoreRequest, labels: Labels | None) -> tuple[str, ...] |
     return labels.pairs.grouping(PATIENT) if PATIENT in labels.pairs.groups else None
 
 
-def needed(labels: Labels | None, column: str | None, option: str, purpose: str) -> NDArray[np.float64]:
-    """Return a column that a metric cannot do without."""
+def needed(
+    labels: Labels | None, column: str | None, option: str, purpose: str, *, zero_or_one: bool = False
+) -> NDArray[np.float64]:
+    """Return a column that a metric cannot do without, NaN where a label is missing."""
     if labels is None or column is None:
         remedy = f"give --labels TABLE and {option} COLUMN"
         raise InputError(expected(purpose, "labels", "none", remedy))
-    return labels.column(column)
+    return np.array(labels.pairs.binary(column) if zero_or_one else labels.pairs.column(column))
 
 
 def _group(request: ScoreRequest) -> str | None:

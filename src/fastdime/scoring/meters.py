@@ -137,4 +137,4 @@ class Perceptual(Meter):
 
     def measure(self, batch: Batch, verdict: Verdict | None) -> Values:
         """Compare features."""
-        return {"lpips": self.distance(batch.x, batch.x_cf)}
+        return {"lpips": self.distance(batch.x, batch.x_cf).cpu()}

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fastdime.bundles import Bundle, load_bundle, shipped
+from fastdime.bundles import load_bundle, shipped
 from fastdime.data import io
 from fastdime.data.phantoms.design import Labels
 from fastdime.data.phantoms.measure_attributes import MORE
@@ -21,6 +21,7 @@ from fastdime.data.table import Table, read_table
 from fastdime.errors import DataError, InputError, expected
 from fastdime.pipeline.pairs import Pairs
 from fastdime.scoring.request import ScoreRequest
+from fastdime.types import Classifier
 
 
 @dataclass(frozen=True)
@@ -110,9 +111,10 @@ def find_phantom(pairs: Pairs, request: ScoreRequest) -> PhantomFolder | None:
     return PhantomFolder(folder, config, pairs.ids) if config.get("truth", True) else None
 
 
-def bundle_of(phantom: PhantomFolder) -> Bundle:
-    """Open the bundle of a phantom, whose oracles judge."""
-    if phantom.name not in shipped():
-        got = f"none for {phantom.name}"
-        raise InputError(expected("oracles", f"those of a bundle ({', '.join(shipped())})", got))
-    return load_bundle(phantom.name)
+@lru_cache
+def oracle_of(name: str, oracle: str) -> Classifier:
+    """Open an oracle of the bundle of a phantom."""
+    if name not in shipped():
+        wanted = f"those of a bundle ({', '.join(shipped())})"
+        raise InputError(expected("oracles", wanted, f"none for {name}"))
+    return load_bundle(name).oracle(oracle)

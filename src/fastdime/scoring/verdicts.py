@@ -98,6 +98,9 @@ class Asked:
         else:
             wanted = "the class wanted for each image, because there are more than two"
             raise InputError(expected("--target", wanted, "flip", "use column:COLUMN of --labels"))
+        if not 0 <= int(target.min()) <= int(target.max()) < before.shape[1]:
+            got = f"{int(target.min())} to {int(target.max())}"
+            raise InputError(expected("target", f"classes from 0 to {before.shape[1] - 1}", got))
         p_before, p_after = (p.gather(1, target[:, None])[:, 0] for p in (before, after))
         return Verdict(predicted, target, p_before, p_after, answer == target, before.shape[1] == 2)
 

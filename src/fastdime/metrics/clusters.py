@@ -8,9 +8,8 @@ from jaxtyping import Float64, Int64
 from numpy.typing import ArrayLike
 
 from fastdime.errors import InputError, expected
-from fastdime.metrics.statistics import Groups, as_numbers, check_equal_length
+from fastdime.metrics.numbers import NAN, Groups, as_numbers, check_equal_length
 
-NAN = float("nan")
 ROUNDING = 1e-12  # of means that are equal, as a share of them
 
 

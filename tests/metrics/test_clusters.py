@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fastdime.audit.clusters import clusters, codes_of
 from fastdime.errors import InputError
+from fastdime.metrics.clusters import clusters, codes_of
 
 
 def test_without_groups_the_error_is_that_of_scipy_stats_sem() -> None:
