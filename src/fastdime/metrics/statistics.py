@@ -92,7 +92,8 @@ def share_interval(share: float, n: int, level: float = 0.95) -> tuple[float, fl
     """
     z = NORMAL.inv_cdf((1 + level) / 2) ** 2 / n
     middle, reach = (share + z / 2) / (1 + z), math.sqrt(share * (1 - share) * z + z * z / 4) / (1 + z)
-    return max(0.0, middle - reach), min(1.0, middle + reach)
+    low, high = max(0.0, middle - reach), min(1.0, middle + reach)
+    return 0.0 if share == 0 else low, 1.0 if share == 1 else high  # which rounding may miss
 
 
 def paired_difference(
