@@ -3,6 +3,7 @@ import json
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from fastdime.toy import write
 from support.commands import TOY, complaint, explain_toy, fastdime_command
@@ -26,7 +27,7 @@ def test_a_table_for_people(run: Path) -> None:
     lines = done.out.splitlines()
     assert lines[0].split() == ["metric", "value", "95", "%", "n", "pairs", "network"]
     assert lines[1].split()[:2] == ["fr", "1"]
-    assert "fid: unreliable: 4 pairs for 9 features; look at kid and the floor" in lines
+    assert "fid: unreliable: 4 pairs for 9 features; look at kid" in lines
 
 
 def test_json_for_programs(run: Path) -> None:
@@ -76,8 +77,28 @@ def test_runs_side_by_side(run: Path) -> None:
     assert rows[3]["difference"] == pytest.approx(difference, abs=0.01)
     assert rows[3]["common"] == rows[3]["n"]
     shown = fastdime_command("compare", *words).out.splitlines()
-    assert len(shown) == 5
-    assert shown[0].startswith("metric  run")
+    assert shown[0].split()[:3] == ["metric", "run", "value"]
+    assert [line.split()[0] for line in shown[1:5]] == ["fr", "fr", "l1", "l1"]
+
+
+def test_labels_are_not_written_over(run: Path) -> None:
+    labels = run.parent / "images" / "table.csv"
+    before = labels.read_bytes()
+    words = (run, "--labels", labels, "--shortcut", "ring", "--per-image", labels)
+    assert "and is not read" in complaint(fastdime_command("score", *words))
+    assert labels.read_bytes() == before
+
+
+def test_originals_of_another_size_and_kind(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "large").mkdir()
+    for file in (run.parent / "images").glob("*.png"):
+        with Image.open(file) as image:
+            image.convert("RGB").resize((64, 64)).save(tmp_path / "large" / file.name)
+    sides = ("--original", tmp_path / "large", "--counterfactual", run / "images", "--metrics", "l1")
+    assert fastdime_command("score", *sides).code == 2
+    told = json.loads(fastdime_command("score", *sides, "--size", 32, "--json").out)
+    assert told["metrics"]["l1"]["n"] == 4
+    assert "leave them out" in complaint(fastdime_command("score", run, "--size", 32))
 
 
 def test_what_can_be_asked_for() -> None:
@@ -100,9 +121,9 @@ def test_what_can_be_asked_for() -> None:
         (["RUN", "--subset", "good"], "subset: expected 'all', 'valid' or 'correct'"),
         (["RUN", "--labels", "nowhere.csv"], "nowhere.csv"),
         (["RUN", "--classifier", "nowhere"], "classifier nowhere: expected a file"),
-        (["RUN", "--lpips", "one"], "score: expected a value for lpips.1"),
+        (["RUN", "--lpips", "one"], "--lpips: expected TRUNK,LINEAR: two files with weights, got 'one'"),
         (["RUN", "--device", "gpu"], "--device: expected a device of this machine"),
-        (["RUN", "--per-image", "nowhere/x.csv"], "table to write: expected a file that ends with .csv"),
+        (["RUN", "--per-image", "nowhere/x.csv"], "--per-image: expected a file that ends with .csv"),
         (["--original", "RUN/../images", "--counterfactual", "RUN"], "got 4 without one"),
     ],
 )

@@ -45,6 +45,12 @@ def score(
     protocol: Protocol = "default",
     subset: Subset = None,
     classifier: Classifier = None,
+    size: Annotated[
+        int | None, typer.Option(min=1, help="For folders: fit originals to this square.")
+    ] = None,
+    convert_channels: Annotated[
+        bool, typer.Option(help="For folders: turn originals gray or into colour where needed.")
+    ] = False,
     target: Annotated[str, typer.Option(help="For folders: flip, a class, or column:COLUMN.")] = "flip",
     labels: LabelTable = None,
     label: Label = None,
@@ -72,15 +78,16 @@ def score(
         return
     with interrupt_later():
         from fastdime.pipeline.pairs import open_pairs
+        from fastdime.scoring.output import check_place, write_values
         from fastdime.scoring.score import score as run_score
 
     request = _request(context)
-    pairs = open_pairs(run, original, counterfactual)
+    if per_image is not None:
+        check_place(per_image, labels)
+    pairs = open_pairs(run, original, counterfactual, size=size, convert=convert_channels)
     with progress_of("pairs") as progress:
         scores = run_score(pairs, request, progress)
     if per_image is not None:
-        from fastdime.scoring.output import write_values
-
         write_values(per_image, scores)
     if as_json:
         print(json.dumps(scores.plain()))
@@ -125,7 +132,11 @@ def compare(
     if as_json:
         print(json.dumps({"rows": [line.plain() for line in comparison]}))
     else:
-        print_rows([line.told() for line in comparison], tuple(comparison[0].told()), left=("metric", "run"))
+        from fastdime.scoring.compare import TEXTS
+
+        print_rows([line.told() for line in comparison], tuple(comparison[0].told()), left=TEXTS)
+        for scores in found:
+            _print_notes(scores, f"{scores.source}: ")
     _tell_failures(*found)
 
 
@@ -137,6 +148,8 @@ def _request(context: typer.Context) -> "ScoreRequest":
 
     given = {name: value for name, value in context.params.items() if name in ScoreRequest.model_fields}
     given["device"] = chosen_device(given["device"])
+    if (given.get("lpips") or ",").count(",") != 1:
+        raise InputError(expected("--lpips", "TRUNK,LINEAR: two files with weights", repr(given["lpips"])))
     for name in ("metrics", "attribute_names", "lpips"):
         if name in given:
             given[name] = given[name].split(",") if given[name] else ScoreRequest.model_fields[name].default
@@ -167,12 +180,19 @@ def _print(scores: "Scores") -> None:
     from fastdime.scoring.rows import COLUMNS, TEXTS
 
     print_rows([row.told(name) for name, row in scores.rows.items()], COLUMNS, left=TEXTS)
+    _print_notes(scores)
+
+
+def _print_notes(scores: "Scores", about: str = "") -> None:
+    """Print what has to be known, each thing once."""
     notes: dict[str, list[str]] = {}
     for name, row in scores.rows.items():
         if row.warning:
             notes.setdefault(row.warning, []).append(name)
     for warning, names in notes.items():
-        print(f"{', '.join(names)}: {warning}")
+        print(f"{about}{', '.join(names)}: {warning}")
+    for note in scores.notes:
+        print(f"{about}{note}")
 
 
 def _tell_failures(*found: "Scores") -> None:

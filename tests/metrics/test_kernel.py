@@ -160,3 +160,34 @@ def test_bad_settings_are_one_clear_line() -> None:
         InputError, match="fake features: expected finite numbers, got NaN or infinity in row 2"
     ):
         kid(a, b)
+
+
+def without_own(a: np.ndarray, b: np.ndarray, origin: np.ndarray) -> float:
+    """The distance by hand, where row i of b was made from row origin[i] of a."""
+    own, other, across = (((x @ y.T) / a.shape[1] + 1) ** 3 for x, y in ((a, a), (b, b), (a, b)))
+    n, m = len(a), len(b)
+    across[origin, np.arange(m)] = 0
+    within = (own.sum() - np.trace(own)) / (n * (n - 1)) + (other.sum() - np.trace(other)) / (m * (m - 1))
+    return float(within - 2 * across.sum() / (n * m - m))
+
+
+def test_counterfactuals_of_some_pictures() -> None:
+    rng = np.random.default_rng(1)
+    a = rng.normal(size=(30, 4))
+    origin = np.sort(rng.choice(30, 12, replace=False))
+    b = 0.9 * a[origin] + 0.4 * rng.normal(size=(12, 4))
+    found = kid(a, b, made_from=origin, level=0.6826894921)
+    assert found.value == pytest.approx(without_own(a, b, origin))
+    parts = []
+    for gone in range(30):
+        kept, left = np.arange(30) != gone, origin != gone
+        parts.append(without_own(a[kept], b[left], (np.cumsum(kept) - 1)[origin[left]]))
+    error = np.sqrt(np.square(parts - np.mean(parts)).sum() * 29 / 30)
+    assert found.high - found.value == pytest.approx(error, rel=1e-6)
+
+
+def test_counterfactuals_of_pictures_that_are_not_there() -> None:
+    a, b = np.zeros((4, 2)), np.zeros((2, 2))
+    for origin in ([0, 4], [1, 1], [0]):
+        with pytest.raises(InputError, match="made_from: expected another row of the 4 real ones"):
+            kid(a, b, made_from=np.array(origin))

@@ -1,8 +1,10 @@
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from fastdime.errors import InputError
 from fastdime.metrics.statistics import paired_difference
 from fastdime.pipeline.pairs import pairs_of_run
 from fastdime.scoring.compare import Line, compare
@@ -66,3 +68,9 @@ def test_equal_runs_do_not_differ(runs: list[Path]) -> None:
         [line] = [line for line in compare([one, again], REQUEST)[1::2] if line.metric == metric]
         assert line.difference is not None
         assert line.difference.value == line.difference.low == line.difference.high == 0
+
+
+def test_runs_without_a_common_image(runs: list[Path]) -> None:
+    one, other = (score(pairs_of_run(run), REQUEST) for run in runs)
+    with pytest.raises(InputError, match="runs to compare: expected images of the same ids"):
+        compare([one, replace(other, ids=tuple(f"x{name}" for name in other.ids))], REQUEST)

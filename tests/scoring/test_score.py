@@ -10,6 +10,7 @@ import torch
 
 from fastdime.data.io import read, write_image
 from fastdime.errors import DataError, FastdimeError, InputError
+from fastdime.metrics.attributes import correlation_difference, label_correlations
 from fastdime.metrics.frechet import fid
 from fastdime.metrics.statistics import mean_interval
 from fastdime.pipeline.pairs import Pairs, pairs_of_folders, pairs_of_run
@@ -20,7 +21,7 @@ from fastdime.scoring.score import Scores, score
 from fastdime.toy import write
 from support.commands import TOY as MODELS
 from support.commands import fastdime_command
-from support.features import patches
+from support.features import patches, signs
 
 N = 12
 PATCHES = "support.features:patches"
@@ -102,6 +103,12 @@ def features(run: Path, keep: Callable[[dict[str, object]], bool]) -> tuple[np.n
     return before, after
 
 
+def valid_pictures(run: Path) -> list[list[torch.Tensor]]:
+    records = [record for record in read_run(run)[1] if record["valid"]]
+    before = [read(record["path"]).x for record in records]
+    return [before, [read(image_path(run, record["id"])).x for record in records]]
+
+
 def test_realism_is_over_pairs_of_valid_counterfactuals(run: Path) -> None:
     row = scored(run, metrics=("fid",)).rows["fid"]
     before, after = features(run, lambda record: bool(record["valid"]))
@@ -173,7 +180,8 @@ def test_a_pair_without_a_row_is_one_line(run: Path, tmp_path: Path) -> None:
         ("inception", "inception=FILE"),
         ("inception=nowhere.pth", "nowhere.pth"),
         ("support.features:brokn", "did you mean 'broken'"),
-        ("support.features:broken", "finite numbers"),
+        ("support.features:broken", "0 pairs are too few to compare sets; 6 pairs have no features"),
+        ("support.features:failing", "got RuntimeError: no such thing"),
         ("chest-pacemaker/shortcat", "did you mean 'shortcut'"),
     ],
 )
@@ -271,9 +279,12 @@ def test_mnac_and_cd_by_a_network(run: Path, tmp_path: Path) -> None:
     names = ("above", "below", "all")
     asked = {"attributes": "support.features:signs", "attribute_names": names, "query": "above"}
     rows = scored(run, **asked, labels=labels, metrics=("mnac", "cd")).rows
-    assert 0 <= rows["mnac"].value <= 3
-    assert rows["cd"].n == rows["mnac"].n
-    assert math.isfinite(rows["cd"].value) or rows["cd"].warning
+    before, after = (signs(torch.stack(side)) > 0 for side in valid_pictures(run))
+    assert rows["mnac"].value == pytest.approx(float((before != after).sum(1).float().mean()))
+    truth = label_correlations(torch.tensor([[i % 2, i // 2 % 2, i % 2] for i in range(N)]), 0)
+    wanted = correlation_difference(before, after, 0, truth, "zero")
+    np.testing.assert_equal(rows["cd"].value, wanted.value)
+    assert rows["cd"].n == rows["mnac"].n == len(before)
     missing = scored(run, attributes="support.features:signs", metrics=("mnac", "cd")).rows["cd"]
     assert "give --labels, --attribute-names and --query" in missing.warning
 
@@ -281,7 +292,7 @@ def test_mnac_and_cd_by_a_network(run: Path, tmp_path: Path) -> None:
 def test_cout_comes_with_its_curves(run: Path) -> None:
     row = scored(run, metrics=("cout",)).rows["cout"]
     original, target = row.more["original_curve"], row.more["target_curve"]
-    assert len(original) == len(target) == 53
+    assert len(original) == len(target) == 51
     assert original[0] > 0.5 > original[-1]
     assert target[0] < 0.5 < target[-1]
 
@@ -305,3 +316,130 @@ def test_a_run_is_only_read(run: Path) -> None:
     scored(run)
     assert {path: path.stat().st_mtime_ns for path in run.rglob("*")} == before
     assert (run / RECORDS).exists()
+
+
+def folders(path: Path, before: list[torch.Tensor], after: list[torch.Tensor | None]) -> Pairs:
+    """Write pictures and their counterfactuals, or none."""
+    for side, images in (("before", before), ("after", after)):
+        (path / side).mkdir()
+        for number, x in enumerate(images):
+            if x is not None:
+                write_image(path / side / f"{number}.png", x, 8)
+    return pairs_of_folders(path / "before", path / "after")
+
+
+def gray(*levels: float, size: int = 16) -> list[torch.Tensor]:
+    return [torch.full((1, size, size), level) for level in levels]
+
+
+def test_pictures_of_different_sizes(tmp_path: Path) -> None:
+    before, after = gray(-0.5) + gray(-0.4, size=40), gray(0.5) + gray(0.6, size=40)
+    asked = ScoreRequest(features=PATCHES, classifier="support.features:light")
+    rows = score(folders(tmp_path, before, after), asked).rows
+    assert rows["fr"].value == 1
+    assert rows["cout"].n == 2
+    assert len(rows["cout"].more["target_curve"]) == 51
+
+
+def test_targets_of_many_classes(tmp_path: Path) -> None:
+    pairs = folders(tmp_path, gray(-0.5, 0.0, 0.5), gray(0.0, 0.5, -0.5))
+    labels = table_of(tmp_path, ["id,wanted", "0,1", "1,2", "2,0"])
+    three = {"classifier": "support.features:dark_middle_light", "metrics": ("fr", "md")}
+    rows = score(pairs, ScoreRequest(**three, labels=labels, target="column:wanted")).rows
+    assert rows["fr"].value == 1
+    assert rows["md"].value < -0.9  # of the target class, which all of them gain
+    assert score(pairs, ScoreRequest(**three, target="2")).rows["fr"].value == pytest.approx(1 / 3)
+    for target, sentence in (("7", "target: expected classes from 0 to 2, got 7"), ("flip", "more than two")):
+        with pytest.raises(InputError, match=sentence):
+            score(pairs, ScoreRequest(**three, target=target))
+
+
+def test_md_of_a_run_with_many_classes(tmp_path: Path) -> None:
+    for number, x in enumerate(gray(0.3, 0.5, 0.7, size=32)):
+        write_image(tmp_path / f"{number}.png", x, 8)
+    words = ("--classifier", "support.features:dark_middle_light", "--target", 1, "--set", "tau=6")
+    done = fastdime_command(
+        "explain", *MODELS[:2], *words, "--data", tmp_path, "--out", tmp_path.parent / "many"
+    )
+    assert done.code == 0, done.err
+    pairs = pairs_of_run(tmp_path.parent / "many")
+    told = score(pairs, ScoreRequest(metrics=("md",))).rows["md"].value
+    asked = ScoreRequest(metrics=("md",), classifier="support.features:dark_middle_light")
+    assert told == pytest.approx(score(pairs, asked).rows["md"].value, abs=1e-5)
+
+
+def test_own_pairs_are_left_out_of_kid_in_both_protocols(run: Path) -> None:
+    pairs = pairs_of_run(run)
+    valid = [row for row, record in enumerate(pairs.records) if record["valid"]]
+    places, records = (tuple(part[row] for row in valid) for part in (pairs.places, pairs.records))
+    only = replace(pairs, places=places, records=records)
+    found = [
+        score(only, ScoreRequest(features=PATCHES, metrics=("kid",), protocol=protocol)).rows["kid"]
+        for protocol in ("default", "published")
+    ]
+    assert found[0].value == pytest.approx(found[1].value)
+    assert found[0].low == pytest.approx(found[1].low)
+
+
+def test_all_originals_are_all(tmp_path: Path) -> None:
+    random = torch.Generator().manual_seed(0)
+    before = [torch.rand((1, 16, 16), generator=random) for _ in range(12)]
+    pairs = folders(tmp_path, before, [*before[:5], *[None] * 7])
+    asked = ScoreRequest(features=PATCHES, metrics=("fid", "kid"), protocol="published")
+    scores = score(pairs, asked)
+    kept = [read(tmp_path / "before" / f"{number}.png").x for number in range(12)]
+    everything = patches(torch.stack(kept)).double().numpy()
+    assert scores.rows["fid"].value == pytest.approx(fid(everything, everything[:5]), abs=1e-6)
+    assert scores.rows["fid"].subset == "all (validity unknown), against all originals"
+    assert "7 originals have no counterfactual" in scores.notes
+
+
+def test_unknown_attributes_are_not_absent(run: Path) -> None:
+    asked = {"attributes": "support.features:no_attributes", "metrics": ("mnac", "cd", "l1")}
+    rows = scored(run, **asked).rows
+    assert math.isnan(rows["mnac"].value)
+    assert "expected numbers, got NaN" in rows["mnac"].warning
+    assert math.isfinite(rows["l1"].value)
+
+
+def test_features_of_some_pairs_only(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import support.features
+
+    def some(x: torch.Tensor) -> torch.Tensor:
+        found = patches(x)
+        found[x.mean((1, 2, 3)) > x.mean((1, 2, 3)).median()] = torch.nan
+        return found
+
+    monkeypatch.setattr(support.features, "patches", some)
+    row = scored(run, metrics=("kid",), subset="all").rows["kid"]
+    assert math.isfinite(row.value)
+    assert row.warning == f"{N - row.n} pairs have no features"
+
+
+def test_what_has_to_be_known_about_a_run(run: Path, tmp_path: Path) -> None:
+    pairs = pairs_of_run(run)
+    assert score(pairs, ScoreRequest(metrics=("l1",))).notes == ()
+    short = score(first(pairs, 4), ScoreRequest(metrics=("l1",))).notes
+    assert short == (f"the run is not finished: 4 of {N} images",)
+    there = tuple({**record, "target": record["predicted"]} for record in pairs.records)
+    assert (
+        f"{N} of {N} originals are in their target class already"
+        in score(replace(pairs, records=there), ScoreRequest(metrics=("fr",))).notes[0]
+    )
+    other = replace(pairs.places[0], original=pairs.places[1].original)
+    swapped = score(replace(pairs, places=(other, *pairs.places[1:])), ScoreRequest(metrics=("l1",)))
+    assert swapped.notes == ("1 originals or counterfactuals are not the files that the run read and wrote",)
+
+
+def test_options_without_effect_are_refused(run: Path) -> None:
+    with pytest.raises(InputError, match="a run has its targets"):
+        scored(run, target="1")
+    with pytest.raises(InputError, match="--label ring: expected a table with that column, got none"):
+        scored(run, label="ring")
+
+
+def test_a_record_without_a_verdict_is_one_line(run: Path) -> None:
+    pairs = pairs_of_run(run)
+    broken = {name: value for name, value in pairs.records[0].items() if name != "p_after"}
+    with pytest.raises(DataError, match=r"record '0000' of .*: expected a field 'p_after', got none"):
+        score(replace(pairs, records=(broken, *pairs.records[1:])), ScoreRequest(metrics=("fr",)))

@@ -39,7 +39,12 @@ class FeatureNetwork:
         torch.Size([2, 3])
         """
         _check(x)
-        out = self.extract(x.to(self.device))
+        try:
+            out = self.extract(x.to(self.device))
+        except (RuntimeError, TypeError, ValueError, AttributeError) as error:
+            reason = " ".join(f"{type(error).__name__}: {error}".split())
+            wanted = f"one that takes images of shape {tuple(x.shape)}"
+            raise InputError(expected(f"feature network {self.name}", wanted, reason)) from error
         if not isinstance(out, Tensor) or out.ndim != 2 or len(out) != len(x):
             got = tuple(out.shape) if isinstance(out, Tensor) else type(out).__name__
             wanted = f"shape ({len(x)}, features)"

@@ -115,7 +115,7 @@ def frechet_distance(a: Moments, b: Moments) -> float:
     squares = np.linalg.eigvalsh(factor @ covariance @ factor.T)
     shared = np.sqrt(squares.clip(0)).sum()
     spread = np.trace(a.covariance) + np.trace(covariance) - 2 * shared
-    return float(np.square(a.mean - b.mean).sum() + spread)
+    return max(0.0, float(np.square(a.mean - b.mean).sum() + spread))  # equal sets may round to below 0
 
 
 def reliable(real: Features, fake: Features) -> bool:
@@ -137,4 +137,4 @@ def _few(a: Float[np.ndarray, "n d"], b: Float[np.ndarray, "m d"]) -> float:
     first, second = ((x - m) / np.sqrt(len(x) - 1) for x, m in zip((a, b), means, strict=True))
     shared = np.linalg.svd(first @ second.T, compute_uv=False).sum()
     spread = np.square(first).sum() + np.square(second).sum() - 2 * shared
-    return float(np.square(means[0] - means[1]).sum() + spread)
+    return max(0.0, float(np.square(means[0] - means[1]).sum() + spread))

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from math import nan
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -39,6 +40,7 @@ def kid(
     fake: Features,
     *,
     paired: bool = False,
+    made_from: Index | None = None,
     most: int = MOST,
     seed: int = 0,
     level: float = 0.95,
@@ -50,6 +52,7 @@ def kid(
     Args:
         paired: row i of `fake` is the counterfactual of row i of `real`. The two are no independent draws, so
             their kernel is left out; with few pairs the distance would come out too small.
+        made_from: the same where not every picture has one: for each row of `fake`, its row of `real`.
         most: larger sets are represented by so many rows, drawn at random.
         level: confidence of the interval.
 
@@ -66,13 +69,21 @@ def kid(
     first, second = pair(real, fake)
     if paired:
         check_paired(first, second)
+        made_from = np.arange(len(first))
+    if made_from is not None:
+        _check_origins(made_from, len(first), len(second))
     if min(len(first), len(second)) < 2:
         return KernelDistance(nan, nan, nan)
     rng = np.random.default_rng(seed)
     one = _drawn(len(first), most, rng)
-    other = one if paired else _drawn(len(second), most, rng)
-    sums = _sums(first, second, one, other)
-    value, error = _paired(sums) if paired else _unpaired(sums)
+    if made_from is None:
+        value, error = _unpaired(_sums(first, second, one, _drawn(len(second), most, rng)))
+    else:
+        other = np.flatnonzero(np.isin(made_from, one))
+        if len(other) < 2:  # by chance, of very few
+            return KernelDistance(nan, nan, nan)
+        origin = np.searchsorted(one, made_from[other])
+        value, error = _of_subjects(_sums(first, second, one, other, origin), origin)
     reach = NormalDist().inv_cdf((1 + level) / 2) * error
     return KernelDistance(value, value - reach, value + reach)
 
@@ -82,11 +93,17 @@ def _drawn(count: int, most: int, rng: np.random.Generator) -> Index:
     return np.sort(rng.choice(count, most, replace=False)) if count > most else np.arange(count)
 
 
-def _sums(real: Rows, fake: Rows, one: Index, other: Index) -> _Sums:
+def _check_origins(made_from: Index, real: int, fake: int) -> None:
+    known = made_from.shape == (fake,) and len(np.unique(made_from)) == fake
+    if not known or (fake and not 0 <= made_from.min() <= made_from.max() < real):
+        wanted = f"another row of the {real} real ones for each of {fake} fake ones"
+        raise InputError(expected("made_from", wanted, f"shape {made_from.shape}"))
+
+
+def _sums(real: Rows, fake: Rows, one: Index, other: Index, origin: Index | None = None) -> _Sums:
     a, b = taken(real, one), taken(fake, other)
     across, back = _kernel_sums(a, b)
-    short = min(len(a), len(b))
-    own = _kernel(np.einsum("nd,nd->n", a[:short], b[:short]), a.shape[1])
+    own = np.empty(0) if origin is None else _kernel(np.einsum("nd,nd->n", a[origin], b), a.shape[1])
     return _Sums(_others(a), _others(b), across, back, own)
 
 
@@ -117,15 +134,27 @@ def _others(a: Float[np.ndarray, "n d"]) -> Float[np.ndarray, " n"]:
     return total
 
 
-def _paired(sums: _Sums) -> tuple[float, float]:
-    """Value and standard error of a U-statistic of pairs, by leaving out one pair at a time."""
-    each = sums.real + sums.fake - sums.real_fake - sums.fake_real + 2 * sums.own
-    n = len(each)
-    value = each.sum() / (n * (n - 1))
-    if n < 3:
+def _of_subjects(sums: _Sums, origin: Index) -> tuple[float, float]:
+    """Value and standard error by leaving out one picture at a time, and its counterfactual if it has one."""
+    n, m = len(sums.real), len(sums.fake)
+    made = np.zeros(n)
+    fake, across = made.copy(), sums.real_fake.copy()  # what goes when a picture does
+    made[origin], fake[origin] = 1, sums.fake
+    across[origin] += sums.fake_real - 2 * sums.own
+    totals = sums.real.sum(), sums.fake.sum(), sums.real_fake.sum() - sums.own.sum()
+    value = _distance(*totals, n, m, n * m - m)
+    left = m - made
+    if n < 3 or left.min() < 2:
         return float(value), nan
-    without = (each.sum() - 2 * each) / ((n - 1) * (n - 2))
+    pairs = (n - 1) * left - left
+    rest = totals[0] - 2 * sums.real, totals[1] - 2 * fake, totals[2] - across
+    without = _distance(*rest, n - 1, left, pairs)
     return float(value), float(np.sqrt(_jackknife(without)))
+
+
+def _distance(real: Any, fake: Any, across: Any, n: Any, m: Any, pairs: Any) -> Any:
+    """Combine sums of the kernel over pairs of each kind; for numbers and for arrays of them."""
+    return real / (n * (n - 1)) + fake / (m * (m - 1)) - 2 * across / pairs
 
 
 def _unpaired(sums: _Sums) -> tuple[float, float]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from fastdime.errors import InputError, expected
@@ -24,12 +24,23 @@ def rows(features: Features, what: str) -> Rows:
         InputError: they have another shape, are no floats, or are not finite.
     """
     found = shaped(features, what)
-    for first in range(0, len(found), CHUNK):
-        bad = ~np.isfinite(found[first : first + CHUNK]).all(1)
-        if bad.any():
-            got = f"NaN or infinity in row {first + int(bad.argmax())}"
-            raise InputError(expected(what, "finite numbers", got, "leave such images out, and say how many"))
+    good = finite(found)
+    if not good.all():
+        got = f"NaN or infinity in row {int(good.argmin())}"
+        raise InputError(expected(what, "finite numbers", got, "leave such images out, and say how many"))
     return found
+
+
+def finite(features: Rows) -> Bool[np.ndarray, " n"]:
+    """Tell which rows are numbers throughout.
+
+    >>> finite(np.array([[0.0, 1.0], [0.0, np.nan]])).tolist()
+    [True, False]
+    """
+    good = np.ones(len(features), dtype=bool)
+    for first in range(0, len(features), CHUNK):
+        good[first : first + CHUNK] = np.isfinite(features[first : first + CHUNK]).all(1)
+    return good
 
 
 def shaped(features: Features, what: str) -> Rows:

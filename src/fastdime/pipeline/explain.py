@@ -50,7 +50,7 @@ def explain(
     folder = options.root or (Path() if isinstance(data, Table) else Path(data).parent)
     inputs = open_inputs(table, options, folder, explainer)
     size = settled_batch_size(options, Path(out), explainer)
-    config = run_config(table, explainer, options, size, sources or {})
+    config = run_config(table, explainer, options, size, sources or {}, inputs.classes)
     with Run.open(out, config, inputs=table.ids) as run:
         work = _Work(inputs, explainer, run, progress or _silent)
         for first in range(0, len(table), size):

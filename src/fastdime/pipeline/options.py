@@ -62,7 +62,12 @@ def settled_batch_size(options: RunOptions, out: Path, explainer: Explainer) -> 
 
 
 def run_config(
-    table: Table, explainer: Explainer, options: RunOptions, batch_size: int, sources: Mapping[str, str]
+    table: Table,
+    explainer: Explainer,
+    options: RunOptions,
+    batch_size: int,
+    sources: Mapping[str, str],
+    classes: int,
 ) -> dict[str, Any]:
     """Everything that a result depends on; a run goes on only when all of it is the same."""
     return {
@@ -83,6 +88,7 @@ def run_config(
         },
         "classifier": described(explainer.classifier, sources.get("classifier")),
         "features": described(explainer.features, sources.get("features")) if explainer.features else None,
+        "classes": classes,
         "batch_size": batch_size,
         **options.model_dump(mode="json", exclude={"batch_size", "strict", "root"}),
     }

@@ -48,6 +48,7 @@ class Pairs:
         records: what the run says of each pair, in the same order; empty for two folders.
         config: the settings of the run.
         failed: reasons for pairs that cannot be used.
+        alone: originals that have no counterfactual.
     """
 
     source: str
@@ -57,6 +58,7 @@ class Pairs:
     records: tuple[Record, ...] = ()
     config: Mapping[str, Any] = field(default_factory=dict)
     failed: tuple[str, ...] = ()
+    alone: tuple[Path, ...] = ()
 
     def __len__(self) -> int:
         """Return the number of pairs."""
@@ -79,6 +81,19 @@ class Pairs:
                 else:
                     shapes.setdefault((*x.shape, mask is None), {})[row] = (x, x_cf, mask)
             yield from map(_stacked, shapes.values())
+
+    def lone(self, size: int, failed: list[str]) -> Iterator[Images]:
+        """Yield the originals that have no counterfactual, those of one shape together."""
+        for first in range(0, len(self.alone), size):
+            shapes: dict[tuple[int, ...], list[Tensor]] = {}
+            for path in self.alone[first : first + size]:
+                try:
+                    x = io.read(path, size=self.size).x
+                except DataError as error:
+                    failed.append(str(error))
+                else:
+                    shapes.setdefault(tuple(x.shape), []).append(x)
+            yield from map(torch.stack, shapes.values())
 
 
 def _stacked(alike: Mapping[int, tuple[Tensor, Tensor, Tensor | None]]) -> Batch:
@@ -153,7 +168,8 @@ def pairs_of_folders(
         where = f"counterfactuals in {counterfactual}"
         raise DataError(expected(where, f"an original of the same name in {original}", got, remedy))
     places = tuple(Place(name, known[name], path, masks.get(name)) for name, path in made.items())
-    return Pairs(f"{original} and {counterfactual}", places, size, convert)
+    alone = tuple(path for name, path in known.items() if name not in made)
+    return Pairs(f"{original} and {counterfactual}", places, size, convert, alone=alone)
 
 
 def _is_mask(name: str, made: Mapping[str, Path]) -> bool:
@@ -161,12 +177,20 @@ def _is_mask(name: str, made: Mapping[str, Path]) -> bool:
 
 
 def open_pairs(
-    run: str | Path | None, original: str | Path | None, counterfactual: str | Path | None
+    run: str | Path | None,
+    original: str | Path | None,
+    counterfactual: str | Path | None,
+    *,
+    size: int | None = None,
+    convert: bool = False,
 ) -> Pairs:
     """Open what a command names: a run, or originals and counterfactuals."""
     if run is not None and original is None and counterfactual is None:
+        if size is not None or convert:
+            got = "a run, which says how its images were read"
+            raise InputError(expected("--size, --convert-channels", "two folders", got, "leave them out"))
         return pairs_of_run(run)
     if run is None and original is not None and counterfactual is not None:
-        return pairs_of_folders(original, counterfactual)
+        return pairs_of_folders(original, counterfactual, size=size, convert=convert)
     wanted = "a run folder, or --original and --counterfactual"
     raise InputError(expected("pairs to score", wanted, "neither" if run is None else "both"))

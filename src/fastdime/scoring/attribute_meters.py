@@ -2,13 +2,15 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from fastdime.data.phantoms.measure_attributes import attribute_labels, measure_attributes
 from fastdime.data.table import SPLIT, Table
-from fastdime.errors import InputError, expected, unknown
+from fastdime.errors import FastdimeError, InputError, expected, unknown
+from fastdime.features.network import FeatureNetwork
 from fastdime.features.registry import open_features
 from fastdime.metrics.attributes import (
     attributes_changed,
@@ -85,7 +87,15 @@ def open_attributes(
     network = open_features(str(request.attributes), request.device)
     names, query = request.attribute_names, request.query
     where = names.index(query) if query in names else 0
-    return Attributes(network.name, lambda x: network(x).cpu() > 0, where, _natural(request, labels))
+    return Attributes(network.name, partial(_present, network), where, _natural(request, labels))
+
+
+def _present(network: FeatureNetwork, x: Images) -> Tensor:
+    """Tell which outputs are above 0."""
+    found = network(x).cpu()
+    if found.isnan().any():
+        raise InputError(expected(f"attributes of {network.name}", "numbers", "NaN"))
+    return found > 0
 
 
 def _measured(phantom: PhantomFolder) -> Attributes:
@@ -104,8 +114,11 @@ def _natural(request: ScoreRequest, labels: Labels | None) -> Tensor | str:
     if query not in names:
         return unknown("--query", query, names)
     table = _training_part(labels.table)
-    known = torch.tensor([table.binary(name) for name in names], dtype=torch.float64).T
-    return label_correlations(known[~known.isnan().any(1)], names.index(query))
+    try:
+        known = torch.tensor([table.binary(name) for name in names], dtype=torch.float64).T
+        return label_correlations(known[~known.isnan().any(1)], names.index(query))
+    except FastdimeError as error:
+        return str(error)
 
 
 def _training_part(table: Table) -> Table:

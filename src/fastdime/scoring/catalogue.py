@@ -7,7 +7,6 @@ from typing import Literal
 from fastdime.errors import InputError, unknown
 
 Subset = Literal["all", "valid", "correct"]
-SUBSETS: tuple[Subset, ...] = ("all", "valid", "correct")
 
 
 @dataclass(frozen=True)
@@ -22,6 +21,7 @@ class Metric:
         published: the pairs in the published programs, if they differ.
         usual: shown when nothing is asked for.
         share: each pair counts or does not.
+        absent: why a pair may have no value, where that is worth telling.
     """
 
     summary: str
@@ -30,8 +30,10 @@ class Metric:
     published: Subset | None = None
     usual: bool = True
     share: bool = False
+    absent: str = ""
 
 
+OTHERWISE = "something else was asked than to switch the shortcut"
 METRICS = {
     "fr": Metric("share of counterfactuals that reach their target", "higher", "all", share=True),
     "bkl": Metric("1 - probability of the target class", "lower", "all"),
@@ -49,14 +51,24 @@ METRICS = {
     "sfid": Metric("the same between halves of different subjects", "lower"),
     "kid": Metric("kernel distance of features", "lower"),
     "fs": Metric("cosine of the features of a pair", "higher", "valid", "correct"),
-    "fva": Metric("share of pairs that show the same face", "higher", usual=False, share=True),
+    "fva": Metric(
+        "share of pairs that show the same face",
+        "higher",
+        usual=False,
+        share=True,
+        absent="no face in the original",
+    ),
     "mnac": Metric("attributes that changed", "lower", usual=False),
     "cd": Metric("changes of attributes against their natural correlation", "lower", usual=False),
-    "region_error": Metric("error against the exact counterfactual where they differ", "lower", "all"),
+    "region_error": Metric(
+        "error against the exact counterfactual where they differ", "lower", "all", absent=OTHERWISE
+    ),
     "region_error_ratio": Metric("the same, over the error of doing nothing", "lower", "all"),
     "outside_change": Metric("change outside of the true region", "lower", "all"),
-    "mask_overlap": Metric("mask and true region: intersection over union", "higher", "all"),
-    "mask_recall": Metric("share of the true region in the mask", "higher", "all"),
+    "mask_overlap": Metric(
+        "mask and true region: intersection over union", "higher", "all", absent="there is no mask"
+    ),
+    "mask_recall": Metric("share of the true region in the mask", "higher", "all", absent="there is no mask"),
     "measured_flip": Metric("share where the shortcut is measured as wanted", "higher", "all", share=True),
     "measured_residual": Metric(
         "what is left of the measured shortcut: 0 exact, 1 untouched", "lower", "all"
@@ -76,7 +88,7 @@ def chosen(names: Iterable[str] | None, extra: Iterable[str] = ()) -> list[str]:
     if names is None:
         called = set(extra)
         return [name for name in METRICS if name in called or (METRICS[name].usual and name not in TRUTH)]
-    wanted = list(dict.fromkeys(name.strip().lower() for name in names))
+    wanted = list(dict.fromkeys(name.strip().lower() for name in names if name.strip()))
     for name in wanted:
         if name not in METRICS:
             raise InputError(unknown("metric", name, METRICS))

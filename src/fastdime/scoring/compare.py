@@ -1,18 +1,20 @@
 """Several runs side by side: each against the first, image by image."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from fastdime.errors import InputError
+from fastdime.errors import InputError, expected
 from fastdime.metrics.numbers import NAN
 from fastdime.metrics.statistics import Estimate, paired_difference
+from fastdime.scoring import rows
 from fastdime.scoring.request import ScoreRequest
 from fastdime.scoring.rows import Row, as_json, interval
 from fastdime.scoring.score import Scores
 
+TEXTS = ("run", *rows.TEXTS, "its 95 %")
 NOTHING = Estimate(NAN, NAN, NAN, 0, 0)
 
 
@@ -39,20 +41,10 @@ class Line:
 
     def told(self) -> dict[str, object]:
         """Return the cells of the printed table."""
-        cells: dict[str, object] = {
-            "metric": self.metric,
-            "run": self.run,
-            "value": self.row.shown,
-            "95 %": self.row.interval,
-        }
-        found = self.difference
-        if found is None or not found.n:
-            return cells | {"difference": None, "of it 95 %": None, "n": self.row.n}
-        return cells | {
-            "difference": found.value,
-            "of it 95 %": interval(found.low, found.high),
-            "n": found.n,
-        }
+        cells = {"metric": self.metric, "run": self.run, **self.row.told(self.metric)}
+        found = self.difference or NOTHING
+        apart = {"difference": found.value, "its 95 %": interval(found.low, found.high), "common": found.n}
+        return cells | (apart if found.n else dict.fromkeys(apart))
 
 
 def compare(runs: Sequence[Scores], request: ScoreRequest | None = None) -> list[Line]:
@@ -60,10 +52,17 @@ def compare(runs: Sequence[Scores], request: ScoreRequest | None = None) -> list
 
     Images count that have a value in both runs; for metrics over valid counterfactuals, that are valid in
     both. Metrics of whole sets, such as FID, have no value for an image, and so no difference.
+
+    Raises:
+        InputError: a run has no image in common with the first.
     """
     request, first = request or ScoreRequest(), runs[0]
+    for scores in runs[1:]:
+        if set(scores.ids).isdisjoint(first.ids):
+            got = " and ".join(f"{some.ids[0]!r} ... in {some.source}" for some in (first, scores))
+            raise InputError(expected("runs to compare", "images of the same ids", got))
     lines = []
-    for metric in first.rows:
+    for metric in dict.fromkeys(name for scores in runs for name in scores.rows):
         for scores in runs:
             if metric not in scores.rows:
                 continue
@@ -82,7 +81,9 @@ def _difference(metric: str, first: Scores, second: Scores, request: ScoreReques
         known = dict(zip(first.ids, first.groups, strict=True))
         groups = [known[name] for name in common]
     before, after = ([part[name] for name in common] for part in (mine, theirs))
-    return paired_difference(before, after, groups, resamples=request.resamples, seed=request.seed)
+    found = paired_difference(before, after, groups, resamples=request.resamples, seed=request.seed)
+    # Where all images differ alike a bootstrap has no width, which is not the same as being sure.
+    return replace(found, low=NAN, high=NAN) if found.low == found.high != 0 else found
 
 
 def _kept(metric: str, scores: Scores) -> dict[str, float]:

@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdime.errors import FastdimeError, InputError, expected, unknown
+from fastdime.errors import DataError, FastdimeError, InputError, expected, unknown
 from fastdime.features.registry import open_features
 from fastdime.metrics.lpips import load_lpips
 from fastdime.pipeline.pairs import Batch, Pairs
@@ -15,17 +15,29 @@ from fastdime.scoring.attribute_meters import open_attributes
 from fastdime.scoring.catalogue import TRUTH, chosen
 from fastdime.scoring.feature_meters import SETS, Identity, Realism
 from fastdime.scoring.labels import Labels, needed
-from fastdime.scoring.meters import CLOSENESS, VALIDITY, Closeness, Meter, Pasting, Perceptual, Validity
+from fastdime.scoring.meters import (
+    BY_SHORTCUT,
+    CLOSENESS,
+    VALIDITY,
+    ByShortcut,
+    Closeness,
+    Meter,
+    Pasting,
+    Perceptual,
+    Validity,
+)
 from fastdime.scoring.phantoms import PhantomFolder, find_phantom, oracle_of
 from fastdime.scoring.request import ScoreRequest
 from fastdime.scoring.truth_meters import MEASURED, ORACLES, PIXELS, ExactPixels, Measured, Oracle
-from fastdime.scoring.verdicts import Asked, Judge, Recorded, Verdict, classifier_of, open_classifier
-
-NOT_GIVEN = dict.fromkeys(
-    ("md_s1", "md_s0"),
-    expected("md by shortcut", "labels", "none", "give --labels TABLE and --shortcut COLUMN"),
+from fastdime.scoring.verdicts import (
+    RECORDED,
+    Asked,
+    Judge,
+    Recorded,
+    Verdict,
+    classifier_of,
+    open_classifier,
 )
-NO_JUDGE = expected("classifier", "one to ask", "none", "give --classifier")
 
 
 @dataclass
@@ -59,7 +71,6 @@ class Equipment:
             self.reasons |= dict.fromkeys(mine, str(error))
             return
         self.meters.append(meter)
-        self.reasons |= {name: NOT_GIVEN[name] for name in mine if name not in meter.gives}
 
 
 def equip(pairs: Pairs, request: ScoreRequest, labels: Labels | None) -> Equipment:
@@ -68,11 +79,13 @@ def equip(pairs: Pairs, request: ScoreRequest, labels: Labels | None) -> Equipme
     Raises:
         FastdimeError: the request is wrong; a network that is not there is a reason instead.
     """
+    _check_used(pairs, request)
     phantom = find_phantom(pairs, request)
     found = Equipment(chosen(request.metrics, _called_for(request, phantom)), _judge(pairs, request, labels))
     if labels is not None and request.label is not None:
         found.classes = labels.column(request.label)
-    found.add(VALIDITY, lambda: _validity(found.judge, request, labels))
+    found.add(VALIDITY, lambda: Validity(_asked(found.judge).network))
+    found.add(BY_SHORTCUT, lambda: _by_shortcut(found.judge, request, labels))
     found.add(["cout"], lambda: _pasting(found.judge, pairs, request))
     for name in CLOSENESS:
         found.add([name], partial(Closeness, name))
@@ -80,7 +93,7 @@ def equip(pairs: Pairs, request: ScoreRequest, labels: Labels | None) -> Equipme
     found.add([*SETS, "fs"], lambda: _realism(request))
     found.add(["fva"], lambda: _identity(request))
     found.add(["mnac", "cd"], lambda: open_attributes(request, labels, phantom))
-    for names, make in _exact(phantom):
+    for names, make in _exact(phantom if phantom is not None and phantom.comparable else None):
         found.add(names, make)
     return found
 
@@ -97,7 +110,7 @@ def _exact(phantom: PhantomFolder | None) -> Iterator[tuple[Iterable[str], Calla
 
 
 def _no_truth() -> Meter:
-    wanted = "originals that are a phantom set, or --truth FOLDER"
+    wanted = "a run that switches the shortcut of a phantom set, or --truth FOLDER"
     raise InputError(expected("exact counterfactuals", wanted, "none", "see fastdime data phantom"))
 
 
@@ -115,8 +128,21 @@ def _called_for(request: ScoreRequest, phantom: PhantomFolder | None) -> Iterato
         yield "fva"
     if request.attributes is not None or (phantom is not None and phantom.has_attributes):
         yield from ("mnac", "cd")
-    if phantom is not None:
+    if phantom is not None and phantom.comparable:
         yield from TRUTH
+
+
+def _check_used(pairs: Pairs, request: ScoreRequest) -> None:
+    """Refuse options that would have no effect."""
+    if pairs.records and request.target != "flip":
+        raise InputError(
+            expected("--target", "none, for a run has its targets", request.target, "leave it out")
+        )
+    if request.labels is None:
+        for option in ("label", "shortcut"):
+            if (column := getattr(request, option)) is not None:
+                where = f"--{option} {column}"
+                raise InputError(expected(where, "a table with that column", "none", "give --labels"))
 
 
 def _judge(pairs: Pairs, request: ScoreRequest, labels: Labels | None) -> Judge | None:
@@ -125,9 +151,11 @@ def _judge(pairs: Pairs, request: ScoreRequest, labels: Labels | None) -> Judge 
         return Asked(classifier, request.classifier, targets, request.device)
     if not pairs.records:
         return None
-    kind = pairs.config.get("classifier", {}).get("kind")
-    highest = max(max(record["target"], record["predicted"]) for record in pairs.records)
-    return Recorded(pairs.records, binary=kind in ("binary", "multilabel") or highest < 2)
+    for record in pairs.records:
+        if missing := [name for name in RECORDED if name not in record]:
+            where = f"record {record['id']!r} of {pairs.source}"
+            raise DataError(expected(where, f"a field {missing[0]!r}", "none", "make the run again"))
+    return Recorded(pairs.records, binary=pairs.config.get("classes", 2) == 2)
 
 
 def _targets(pairs: Pairs, request: ScoreRequest, labels: Labels | None) -> list[int] | None:
@@ -138,7 +166,7 @@ def _targets(pairs: Pairs, request: ScoreRequest, labels: Labels | None) -> list
     if request.target.isdecimal():
         return [int(request.target)] * len(pairs)
     if kind == "column" and column:
-        wanted = needed(labels, column, "--target column:COLUMN", "targets")
+        wanted = needed(labels, column, "--target column:", "targets")
         if not np.isin(wanted, np.arange(wanted.max(initial=0) + 1)).all():
             raise InputError(expected(f"column {column!r}", "a class for each pair", "other values"))
         return [int(value) for value in wanted]
@@ -147,20 +175,21 @@ def _targets(pairs: Pairs, request: ScoreRequest, labels: Labels | None) -> list
     return None
 
 
-def _validity(judge: Judge | None, request: ScoreRequest, labels: Labels | None) -> Validity:
+def _asked(judge: Judge | None) -> Judge:
     if judge is None:
-        raise InputError(NO_JUDGE)
-    if request.shortcut is None:
-        return Validity(judge.network)
-    shows = needed(labels, request.shortcut, "--shortcut", "md by shortcut", zero_or_one=True)
-    return Validity(judge.network, shows)
+        raise InputError(expected("classifier", "one to ask", "none", "give --classifier"))
+    return judge
+
+
+def _by_shortcut(judge: Judge | None, request: ScoreRequest, labels: Labels | None) -> ByShortcut:
+    shows = needed(labels, request.shortcut, "--shortcut ", "md by shortcut", zero_or_one=True)
+    return ByShortcut(_asked(judge).network, shows)
 
 
 def _pasting(judge: Judge | None, pairs: Pairs, request: ScoreRequest) -> Pasting:
-    if isinstance(judge, Asked):
-        return Pasting(judge)
-    if judge is None:
-        raise InputError(NO_JUDGE)
+    known = _asked(judge)
+    if isinstance(known, Asked):
+        return Pasting(known)
     classifier, name = classifier_of(pairs)
     return Pasting(Asked(classifier, name, device=request.device))
 

@@ -1,29 +1,25 @@
 """Meters that look through a feature network: realism of whole sets, likeness and identity of pairs."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
-from fastdime.errors import FastdimeError
 from fastdime.features.network import FeatureNetwork
 from fastdime.metrics.attributes import same_identity
 from fastdime.metrics.bank import FeatureBank
-from fastdime.metrics.frechet import distance_of
-from fastdime.metrics.kernel import kid
-from fastdime.metrics.realism import floor, sfid
-from fastdime.metrics.rows import pair
+from fastdime.metrics.rows import finite
 from fastdime.metrics.similarity import cosine, euclidean
 from fastdime.pipeline.pairs import Batch
 from fastdime.scoring.meters import Meter, Values
-from fastdime.scoring.rows import NAN, Row, missing
+from fastdime.scoring.rows import NAN, Row
+from fastdime.scoring.sets import Sets
 from fastdime.scoring.standing import Standing
 from fastdime.scoring.verdicts import Verdict
+from fastdime.types import Images
 
 SETS = ("fid", "sfid", "kid")
-FLOOR_REPEATS = 5
 
 
 @dataclass(frozen=True)
@@ -50,86 +46,55 @@ class Realism(Meter):
         self.rows.extend(batch.rows)
         return {"fs": cosine(before, after)}
 
+    def see_alone(self, x: Images) -> None:
+        """Add originals that have no counterfactual, after all pairs."""
+        self.real.update(self.network(x).cpu())
+
     def conclude(self, names: list[str], standing: Standing) -> dict[str, Row]:
         """Compare the two sets."""
         found: dict[str, Row] = {}
         for name in SETS:
             if name in names:
-                try:
-                    found |= self._compared(name, standing)
-                except FastdimeError as error:
-                    found[name] = missing(error, self.network.name)
+                found |= self._compared(name, standing)
         return found
 
     def _compared(self, name: str, standing: Standing) -> dict[str, Row]:
-        chosen = standing.pairs(name)
-        real, fake = pair(self.real.array(), self.fake.array())
-        sets = _Sets(real, fake, chosen.rows[self.rows], standing.published)
-        blank = Row(NAN, n=sets.n, subset=chosen.name, network=self.network.name)
-        if standing.published and sets.n < len(self.rows):
-            blank = replace(blank, subset=f"{chosen.name}, against all originals")
-        if sets.n < 2:
-            return {name: replace(blank, warning=f"{sets.n} pairs are too few to compare sets")}
-        if name == "kid":
-            return {name: sets.kid(blank, self.seed)}
+        chosen, sets, lost = self._sets(name, standing)
+        blank = Row(NAN, n=len(sets.fakes), subset=chosen, network=self.network.name)
+        if len(sets.fakes) < 2:
+            return {name: blank.noted(f"{len(sets.fakes)} pairs are too few to compare sets").noted(lost)}
+        rows: dict[str, Row] = {}
         if name == "sfid":
-            return {name: sets.sfid(blank, self.repeats, self.seed)}
-        return sets.fid(blank, self.seed)
+            rows = {name: sets.sfid(blank, self.repeats, self.seed)}
+        if name == "fid":
+            rows = {name: sets.fid(blank)}
+        if name == "kid" or (name == "fid" and rows["fid"].warning):
+            rows["kid"] = sets.kid(blank, self.seed)
+        if name == "fid" and rows["fid"].warning:
+            rows |= sets.floors(blank, self.seed)
+        return {key: row.noted(lost) for key, row in rows.items()}
+
+    def _sets(self, name: str, standing: Standing) -> tuple[str, Sets, str]:
+        """Return what the pairs are called, their features, and a note about those that have none."""
+        chosen = standing.pairs(name)
+        real, fake, wanted = self.real.array(), self.fake.array(), chosen.rows[self.rows]
+        good = finite(real)
+        both = good[: len(fake)] & finite(fake)
+        fakes = np.flatnonzero(wanted & both)
+        reals = np.flatnonzero(good) if standing.published else fakes
+        lost = int((wanted & ~both).sum())
+        note = f"{lost} pairs have no features" if lost else ""
+        whole = standing.published and len(reals) > len(fakes)
+        return (
+            f"{chosen.name}, against all originals" if whole else chosen.name,
+            Sets(real, fake, reals, fakes),
+            note,
+        )
 
     def close(self) -> None:
         """Delete the files."""
         self.real.close()
         self.fake.close()
-
-
-@dataclass(frozen=True)
-class _Sets:
-    """Features of originals and counterfactuals, row by row, and which counterfactuals count."""
-
-    real: NDArray[np.float32]
-    fake: NDArray[np.float32]
-    valid: NDArray[np.bool_]
-    all_originals: bool
-
-    @property
-    def n(self) -> int:
-        return int(self.valid.sum())
-
-    @property
-    def _fakes(self) -> NDArray[np.int64]:
-        return np.flatnonzero(self.valid)
-
-    @property
-    def _reals(self) -> NDArray[np.int64]:
-        return np.arange(len(self.real)) if self.all_originals else self._fakes
-
-    def fid(self, blank: Row, seed: int) -> dict[str, Row]:
-        """FID; with few pairs also what it would be between real pictures."""
-        value, dim = distance_of(self.real, self.fake, self._reals, self._fakes), self.real.shape[1]
-        row = replace(blank, value=value)
-        if self.n > dim:
-            return {"fid": row}
-        warning = f"unreliable: {self.n} pairs for {dim} features; look at kid and the floor"
-        rows = {"fid": replace(row, warning=warning)}
-        found = floor(self.real, self.n, repeats=FLOOR_REPEATS, seed=seed)
-        blank = replace(blank, n=found.size, subset="originals against originals")
-        for name, spread in (("fid_floor", found.fid), ("kid_floor", found.kid)):
-            rows[name] = replace(blank, value=spread.mean, more={"spread": spread.spread})
-        return rows
-
-    def sfid(self, blank: Row, repeats: int, seed: int) -> Row:
-        """Mean over random halves, and their spread."""
-        rows = np.arange(len(self.real)) if self.all_originals else self._fakes
-        found = sfid(self.real[rows], self.fake[rows], self.valid[rows], repeats=repeats, seed=seed)
-        warning = "" if np.isfinite(found.mean) else "a half has fewer than two pairs"
-        more = {"spread": found.spread, "repeats": repeats}
-        return replace(blank, value=found.mean, warning=warning, more=more)
-
-    def kid(self, blank: Row, seed: int) -> Row:
-        """KID with its interval; a picture is not compared with its own counterfactual."""
-        paired = not self.all_originals
-        found = kid(self.real[self._reals], self.fake[self._fakes], paired=paired, seed=seed)
-        return replace(blank, value=found.value, low=found.low, high=found.high)
 
 
 @dataclass(frozen=True)

@@ -61,7 +61,7 @@ def needed(
 ) -> NDArray[np.float64]:
     """Return a column that a metric cannot do without, NaN where a label is missing."""
     if labels is None or column is None:
-        remedy = f"give --labels TABLE and {option} COLUMN"
+        remedy = f"give --labels TABLE and {option}COLUMN"
         raise InputError(expected(purpose, "labels", "none", remedy))
     return np.array(labels.pairs.binary(column) if zero_or_one else labels.pairs.column(column))
 

@@ -15,10 +15,13 @@ from fastdime.pipeline.pairs import Batch
 from fastdime.scoring.rows import Row
 from fastdime.scoring.standing import Rows, Standing
 from fastdime.scoring.verdicts import Asked, Verdict
+from fastdime.types import Images
 
 Values = Mapping[str, Tensor | NDArray[np.float64]]  # one number a pair, NaN where there is none
 
-VALIDITY = ("fr", "bkl", "mad", "md", "md_s1", "md_s0")
+VALIDITY = ("fr", "bkl", "mad", "md")
+BY_SHORTCUT = ("md_s0", "md_s1")
+POINTS = np.linspace(0, 1, 51)  # shares of pixels at which curves are kept: images of any size have the same
 CLOSENESS = {
     "l1": closeness.l1,
     "l2": closeness.l2,
@@ -39,6 +42,9 @@ class Meter:
         """Return one number a pair; what is about whole sets is only taken note of."""
         raise NotImplementedError
 
+    def see_alone(self, x: Images) -> None:
+        """Take note of originals that have no counterfactual."""
+
     def conclude(self, names: list[str], standing: Standing) -> dict[str, Row]:
         """Return those of the metrics that are about whole sets, once all pairs were seen."""
         return {}
@@ -53,30 +59,45 @@ class Meter:
 
 @dataclass(frozen=True)
 class Validity(Meter):
-    """What the classifier thinks; `shortcut` says which pairs show it, if that is known."""
+    """What the classifier thinks."""
 
     network: str
-    shortcut: NDArray[np.float64] | None = None
 
     @property
     def gives(self) -> Mapping[str, str]:
         """Flips and confidences."""
-        return dict.fromkeys(VALIDITY if self.shortcut is not None else VALIDITY[:4], self.network)
+        return dict.fromkeys(VALIDITY, self.network)
 
     def measure(self, batch: Batch, verdict: Verdict | None) -> Values:
         """Read the numbers off the verdict."""
         assert verdict is not None  # there is no such meter without a judge
-        change = validity.confidence_change(*verdict.confidence())
-        found = {
+        both = verdict.confidence()
+        return {
             "fr": verdict.valid.numpy().astype(np.float64),
             "bkl": validity.bounded_kl(verdict.p_after),
-            "mad": np.abs(change),
-            "md": change,
+            "mad": validity.absolute_confidence_change(*both),
+            "md": validity.confidence_change(*both),
         }
-        if self.shortcut is None:
-            return found
-        shown = self.shortcut[batch.rows]
-        return found | {f"md_s{s}": np.where(shown == s, change, np.nan) for s in (1, 0)}
+
+
+@dataclass(frozen=True)
+class ByShortcut(Meter):
+    """What the classifier thinks of pairs with the shortcut, and of those without."""
+
+    network: str
+    shows: NDArray[np.float64]
+
+    @property
+    def gives(self) -> Mapping[str, str]:
+        """The difference of the confidence, in two parts."""
+        return dict.fromkeys(BY_SHORTCUT, self.network)
+
+    def measure(self, batch: Batch, verdict: Verdict | None) -> Values:
+        """Read the numbers off the verdict."""
+        assert verdict is not None
+        change = validity.confidence_change(*verdict.confidence())
+        shows = self.shows[batch.rows]
+        return {name: np.where(shows == s, change, np.nan) for s, name in enumerate(BY_SHORTCUT)}
 
 
 @dataclass(frozen=True)
@@ -84,7 +105,7 @@ class Pasting(Meter):
     """COUT; keeps the two curves of each pair."""
 
     judge: Asked
-    curves: dict[int, NDArray[np.float32]] = field(default_factory=dict)
+    curves: dict[int, NDArray[np.float64]] = field(default_factory=dict)
 
     @property
     def gives(self) -> Mapping[str, str]:
@@ -97,11 +118,11 @@ class Pasting(Meter):
         found = cout(batch.x, batch.x_cf, self.judge.probabilities, verdict.predicted, verdict.target)
         for number, row in enumerate(batch.rows):
             both = found.original_curve[number], found.target_curve[number]
-            self.curves[row] = np.stack([curve.numpy() for curve in both])
+            self.curves[row] = np.stack([np.interp(POINTS, found.share, curve) for curve in both])
         return {"cout": found.score}
 
     def more(self, name: str, rows: Rows) -> dict[str, Any]:
-        """Return the mean curves of both classes, as more and more pixels are pasted."""
+        """Return the mean curves of both classes, with 0 %, 2 %, ... 100 % of the pixels pasted."""
         kept = [curve for row, curve in self.curves.items() if rows[row]]
         original, target = np.mean(kept, axis=0).tolist() if kept else ([], [])
         return {"original_curve": original, "target_curve": target}

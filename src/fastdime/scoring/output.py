@@ -5,14 +5,21 @@ import io
 import math
 from pathlib import Path
 
-from fastdime.data.table import check_table_name
+from fastdime.errors import InputError, expected
 from fastdime.files import write_atomically
 from fastdime.scoring.score import Scores
 
 
+def check_place(path: Path, labels: Path | None) -> None:
+    """Refuse a name that no table can be written to, before any work is done."""
+    wanted = "a file that ends with .csv, in a folder that is there, and is not read"
+    read = labels is not None and path.exists() and labels.exists() and path.samefile(labels)
+    if path.suffix.lower() != ".csv" or not path.parent.is_dir() or read:
+        raise InputError(expected("--per-image", wanted, path, "choose another"))
+
+
 def write_values(path: str | Path, scores: Scores) -> Path:
     """Write one row a pair: its id, whether it is valid, and every metric that it has; blank for none."""
-    check_table_name(path)
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     standing = scores.standing

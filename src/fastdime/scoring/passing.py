@@ -23,23 +23,24 @@ class Seen:
 
     Attributes:
         read: the pictures could be read; `failed` says why others could not.
-        valid, predicted: the verdict, if there is a judge.
+        valid, predicted, target: the verdict, if there is a judge.
         columns: the metrics that are one number a pair, NaN where there is none.
-        broken: meters that could not go on, by their place in the equipment, and why.
+        troubles: why meters had no numbers for some pairs, by their place in the equipment.
     """
 
     read: NDArray[np.bool_]
     valid: NDArray[np.bool_]
     predicted: Column
+    target: Column
     failed: list[str]
     columns: dict[str, Column] = field(default_factory=dict)
-    broken: dict[int, str] = field(default_factory=dict)
+    troubles: dict[int, str] = field(default_factory=dict)
 
     @classmethod
     def nothing(cls, pairs: Pairs) -> "Seen":
         """Begin."""
         n = len(pairs)
-        return cls(np.zeros(n, bool), np.zeros(n, bool), np.full(n, NAN), list(pairs.failed))
+        return cls(np.zeros(n, bool), np.zeros(n, bool), np.full(n, NAN), np.full(n, NAN), list(pairs.failed))
 
     def keep(self, batch: Batch, equipment: Equipment) -> None:
         """Judge and measure some pairs."""
@@ -48,13 +49,12 @@ class Seen:
         if verdict is not None:
             self.valid[rows] = verdict.valid.numpy()
             self.predicted[rows] = verdict.predicted.numpy()
+            self.target[rows] = verdict.target.numpy()
         for number, meter in enumerate(equipment.meters):
-            if number in self.broken:
-                continue
             try:
                 measured = meter.measure(batch, verdict)
             except FastdimeError as error:
-                self.broken[number] = str(error)
+                self.troubles.setdefault(number, " ".join(str(error).split()))
                 continue
             for name, values in measured.items():
                 column = self.columns.setdefault(name, np.full(len(self.read), NAN))
@@ -72,8 +72,13 @@ class Seen:
         )
 
 
-def look(pairs: Pairs, equipment: Equipment, size: int, progress: Progress | None = None) -> Seen:
+def look(
+    pairs: Pairs, equipment: Equipment, size: int, *, alone: bool, progress: Progress | None = None
+) -> Seen:
     """Measure all pairs, some at a time.
+
+    Args:
+        alone: look at originals without a counterfactual, too.
 
     Raises:
         DataError: none can be read.
@@ -84,6 +89,9 @@ def look(pairs: Pairs, equipment: Equipment, size: int, progress: Progress | Non
         done += len(batch.rows)
         if progress is not None:
             progress(done, len(pairs))
+    for x in pairs.lone(size, seen.failed) if alone else ():
+        for meter in equipment.meters:
+            meter.see_alone(x)
     if not seen.read.any():
         raise DataError(expected(pairs.source, "a pair that can be read", f"none ({seen.failed[0]})"))
     return seen

@@ -1,7 +1,7 @@
 """Pairs whose originals are phantoms: the exact counterfactual of each is known."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,8 @@ from fastdime.pipeline.pairs import Pairs
 from fastdime.scoring.request import ScoreRequest
 from fastdime.types import Classifier
 
+ABOUT = 0.9  # share of originals in which the class is the shortcut, for a classifier that is about it
+
 
 @dataclass(frozen=True)
 class PhantomFolder:
@@ -30,11 +32,16 @@ class PhantomFolder:
 
     Attributes:
         ids: of the pairs that are scored, in their order.
+        comparable: whether exact counterfactuals answer what was asked; unless a user says so, that is when
+            the classes of a run's classifier are those of the shortcut.
+        by_target: whether the target tells which pairs ask for it; otherwise all do.
     """
 
     folder: Path
     config: Mapping[str, Any]
     ids: tuple[str, ...]
+    comparable: bool = True
+    by_target: bool = False
 
     @property
     def name(self) -> str:
@@ -72,13 +79,13 @@ class PhantomFolder:
         """Whether each pair's original shows the placebo."""
         return self._column("placebo")
 
-    def others(self, rows: list[int]) -> Tensor:
-        """Read the exact counterfactuals of some pairs."""
-        return self._read(OTHER, rows)
+    def others(self, rows: list[int], x: Tensor) -> Tensor:
+        """Read the exact counterfactuals of some pairs, whose originals are x."""
+        return self._read(OTHER, rows, x)
 
     def placebo_regions(self, rows: list[int], x: Tensor) -> Tensor:
         """Return where the placebo shows in some originals."""
-        return (x - self._read(PLACEBO, rows)).abs().amax(1, keepdim=True) > SEEN
+        return (x - self._read(PLACEBO, rows, x)).abs().amax(1, keepdim=True) > SEEN
 
     def _column(self, name: str) -> Tensor:
         known = dict(zip(self.table.ids, self.table.column(name), strict=True))
@@ -88,8 +95,13 @@ class PhantomFolder:
             raise DataError(expected(str(self.folder / "table.csv"), wanted, f"none for {missing[0]!r}"))
         return torch.tensor([known[image_id] for image_id in self.ids])
 
-    def _read(self, kind: str, rows: list[int]) -> Tensor:
-        return torch.stack([io.read(truth_path(self.folder, kind, self.ids[row])).x for row in rows])
+    def _read(self, kind: str, rows: list[int], x: Tensor) -> Tensor:
+        found = torch.stack([io.read(truth_path(self.folder, kind, self.ids[row])).x for row in rows])
+        if found.shape != x.shape:
+            wanted, got = (" x ".join(map(str, images.shape[1:])) for images in (found, x))
+            where = f"pairs to compare with {self.folder}"
+            raise DataError(expected(where, f"images of {wanted} (channels, height, width)", got))
+        return found
 
 
 def find_phantom(pairs: Pairs, request: ScoreRequest) -> PhantomFolder | None:
@@ -100,7 +112,7 @@ def find_phantom(pairs: Pairs, request: ScoreRequest) -> PhantomFolder | None:
             raise InputError(
                 expected(str(request.truth), "a phantom set with its truth", "one without", "make it again")
             )
-        return PhantomFolder(request.truth, config, pairs.ids)
+        return _matched(PhantomFolder(request.truth, config, pairs.ids), pairs, named=True)
     folder = pairs.places[0].original.parent.parent
     if not (folder / "dataset.json").is_file():
         return None
@@ -108,7 +120,18 @@ def find_phantom(pairs: Pairs, request: ScoreRequest) -> PhantomFolder | None:
         config = read_config(folder)
     except DataError:
         return None
-    return PhantomFolder(folder, config, pairs.ids) if config.get("truth", True) else None
+    if not config.get("truth", True):
+        return None
+    return _matched(PhantomFolder(folder, config, pairs.ids), pairs, named=False)
+
+
+def _matched(phantom: PhantomFolder, pairs: Pairs, named: bool) -> PhantomFolder:
+    """Settle whether the shortcut was to be switched: what the classifier says of originals tells."""
+    if not pairs.records:
+        return phantom
+    says = torch.tensor([record["predicted"] for record in pairs.records])
+    about = float((says == phantom.shortcut).float().mean()) >= ABOUT
+    return replace(phantom, comparable=about or named, by_target=about)
 
 
 @lru_cache

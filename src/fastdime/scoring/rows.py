@@ -1,7 +1,7 @@
 """One line of the table of scores."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 NAN = math.nan
@@ -30,6 +30,10 @@ class Row:
     network: str = ""
     warning: str = ""
     more: dict[str, Any] = field(default_factory=dict)
+
+    def noted(self, note: str) -> "Row":
+        """Add to the warning."""
+        return replace(self, warning="; ".join(filter(None, [self.warning, note])))
 
     def plain(self) -> dict[str, Any]:
         """Return what JSON can hold: null for NaN and for what is blank."""

@@ -5,18 +5,20 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fastdime.errors import InputError
-from fastdime.metrics.statistics import mean_interval, share_interval
+from fastdime.errors import FastdimeError
+from fastdime.metrics.statistics import Estimate, mean_interval, share_interval
 from fastdime.pipeline.pairs import Pairs
 from fastdime.scoring.catalogue import METRICS
 from fastdime.scoring.equipment import Equipment, equip
 from fastdime.scoring.labels import groups_of, read_labels
 from fastdime.scoring.meters import Meter
+from fastdime.scoring.notes import notes
 from fastdime.scoring.passing import Column, Progress, Seen, look
 from fastdime.scoring.request import ScoreRequest
 from fastdime.scoring.rows import Row, missing
-from fastdime.scoring.standing import Standing
+from fastdime.scoring.standing import Selection, Standing
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,7 @@ class Scores:
         values: one number a pair and metric, NaN where there is none.
         groups: the patient of each pair, if known.
         failed: why pairs could not be used.
+        notes: what has to be known about the pairs.
     """
 
     source: str
@@ -37,6 +40,7 @@ class Scores:
     standing: Standing
     groups: tuple[str, ...] | None = None
     failed: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def plain(self) -> dict[str, Any]:
         """Return what is printed as JSON."""
@@ -44,6 +48,7 @@ class Scores:
             "source": self.source,
             "pairs": int(self.standing.read.sum()),
             "failed": len(self.failed),
+            "notes": list(self.notes),
             "metrics": {name: row.plain() for name, row in self.rows.items()},
         }
 
@@ -67,11 +72,13 @@ def score(pairs: Pairs, request: ScoreRequest | None = None, progress: Progress 
     with ExitStack() as stack:
         for meter in equipment.meters:
             stack.callback(meter.close)
-        seen = look(pairs, equipment, request.batch_size, progress)
+        alone = request.protocol == "published"
+        seen = look(pairs, equipment, request.batch_size, alone=alone, progress=progress)
         standing = seen.standing(request, equipment)
         averaging = Averaging(standing, groups, request)
         rows = _table(equipment, seen, averaging)
-    return Scores(pairs.source, pairs.ids, rows, seen.columns, standing, groups, tuple(seen.failed))
+    told = tuple(notes(pairs, seen, equipment))
+    return Scores(pairs.source, pairs.ids, rows, seen.columns, standing, groups, tuple(seen.failed), told)
 
 
 @dataclass(frozen=True)
@@ -82,43 +89,56 @@ class Averaging:
     groups: tuple[str, ...] | None
     request: ScoreRequest
 
-    def row(self, name: str, column: Column, meter: Meter) -> Row:
-        """Average a metric over its pairs."""
-        try:
-            chosen = self.standing.pairs(name)
-        except InputError as error:
-            return missing(error, meter.gives[name])
+    def row(self, name: str, column: Column, meter: Meter, trouble: str) -> Row:
+        """Average a metric over its pairs.
+
+        Args:
+            trouble: why some pairs have no value, if something went wrong.
+        """
+        chosen = self.standing.pairs(name)
         kept = np.flatnonzero(chosen.rows & ~np.isnan(column))
+        found = self._mean(name, column, kept)
+        warning = _warning(name, found, chosen, trouble)
+        more = meter.more(name, chosen.rows)
+        network = meter.gives[name]
+        return Row(found.value, found.low, found.high, found.n, chosen.name, network, warning, more)
+
+    def _mean(self, name: str, column: Column, kept: NDArray[np.int64]) -> Estimate:
         groups = None if self.groups is None else [self.groups[row] for row in kept]
         request = self.request
         found = mean_interval(column[kept], groups, resamples=request.resamples, seed=request.seed)
         if METRICS[name].share and found.low == found.high:  # a bootstrap of equal values has no width
             low, high = share_interval(found.value, found.clusters)
-            found = replace(found, low=low, high=high)
-        without = int(chosen.rows.sum()) - len(kept)
-        warning = "; ".join(filter(None, [found.reason, f"{without} pairs have no value" if without else ""]))
-        return Row(
-            found.value,
-            found.low,
-            found.high,
-            found.n,
-            chosen.name,
-            meter.gives[name],
-            warning,
-            meter.more(name, chosen.rows),
-        )
+            return replace(found, low=low, high=high)
+        return found
+
+
+def _warning(name: str, found: Estimate, chosen: Selection, trouble: str) -> str:
+    """Say what has to be known about a mean."""
+    pairs = int(chosen.rows.sum())
+    if pairs == 0:
+        return f"no pair to average over: none is {chosen.name}"
+    without, reason = pairs - found.n, trouble or METRICS[name].absent
+    told = f"{without} of {pairs} pairs have no value: {reason}" if without and reason else ""
+    return "; ".join(filter(None, ["" if found.n == 0 and told else found.reason, told]))
 
 
 def _table(equipment: Equipment, seen: Seen, averaging: Averaging) -> dict[str, Row]:
     rows = {name: missing(reason) for name, reason in equipment.reasons.items()}
     for number, meter in enumerate(equipment.meters):
-        mine = [name for name in equipment.wanted if name in meter.gives]
-        if number in seen.broken:
-            rows |= {name: missing(seen.broken[number], meter.gives[name]) for name in mine}
-        else:
-            rows |= meter.conclude(mine, averaging.standing)
-            rows |= {
-                name: averaging.row(name, seen.columns[name], meter) for name in mine if name in seen.columns
-            }
+        trouble = seen.troubles.get(number, "")
+        for name in (name for name in equipment.wanted if name in meter.gives):
+            try:
+                rows |= _concluded(name, meter, seen, averaging, trouble)
+            except FastdimeError as error:
+                rows[name] = missing(error, meter.gives[name])
     order = [*equipment.wanted, *(name for name in rows if name not in equipment.wanted)]
     return {name: rows[name] for name in order}
+
+
+def _concluded(name: str, meter: Meter, seen: Seen, averaging: Averaging, trouble: str) -> dict[str, Row]:
+    """Return the row of a metric, and those that belong beside it."""
+    if name in seen.columns:
+        return {name: averaging.row(name, seen.columns[name], meter, trouble)}
+    concluded = meter.conclude([name], averaging.standing)
+    return {key: row.noted(trouble) for key, row in concluded.items()}

@@ -35,8 +35,10 @@ class Exact(Meter):
     def measure(self, batch: Batch, verdict: Verdict | None) -> Values:
         """Leave out pairs of which something else was asked."""
         there = self.phantom.shortcut[batch.rows]
-        asked = torch.ones_like(there, dtype=torch.bool) if verdict is None else verdict.target == 1 - there
-        found = self.compare(batch, self.phantom.others(batch.rows))
+        asked = torch.ones_like(there, dtype=torch.bool)
+        if verdict is not None and self.phantom.by_target:
+            asked = verdict.target == 1 - there
+        found = self.compare(batch, self.phantom.others(batch.rows, batch.x))
         return {name: values.double().where(asked, float("nan")) for name, values in found.items()}
 
     def compare(self, batch: Batch, exact: Images) -> Mapping[str, Tensor]:
