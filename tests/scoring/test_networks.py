@@ -41,7 +41,7 @@ def test_one_face_another_face_a_lost_face_and_none(tmp_path: Path) -> None:
     np.testing.assert_array_equal(scores.values["fva"], [1, 0, 0, np.nan])
     row = scores.rows["fva"]
     assert (row.value, row.n, row.network) == (pytest.approx(1 / 3), 3, "dlib-face")
-    assert row.warning == "1 pairs have no value"
+    assert row.warning == "1 of 4 pairs have no value: no face in the original"
 
 
 def test_what_looks_less_real_is_further_away(tmp_path: Path) -> None:

@@ -141,4 +141,6 @@ def _concluded(name: str, meter: Meter, seen: Seen, averaging: Averaging, troubl
     if name in seen.columns:
         return {name: averaging.row(name, seen.columns[name], meter, trouble)}
     concluded = meter.conclude([name], averaging.standing)
+    if not concluded:
+        return {name: missing(trouble, meter.gives[name])}
     return {key: row.noted(trouble) for key, row in concluded.items()}
