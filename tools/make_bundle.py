@@ -148,7 +148,7 @@ def card(
     parts = [
         f"# {name}",
         f"Denoiser, guide and oracles for the phantom `{name}`, made by `python tools/make_bundle.py {name} "
-        "--work WORK`, which ran:",
+        "--work WORK` (with --updates and --start as in its second line), which ran:",
         "```sh\n" + "\n".join(commands) + "\n```",
         table([{"part": part, **trained(told)} for part, told in cards.items()]),
         "Oracles (`fastdime.experiments.oracles.train_oracle`, architecture small-resnet):",
