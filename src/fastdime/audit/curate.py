@@ -21,11 +21,10 @@ from fastdime.audit.cells import (
 )
 from fastdime.audit.published import celeba, medical
 from fastdime.data.choice import choose
-from fastdime.data.table import PATIENT, SPLIT, Table
+from fastdime.data.splits import NONE, PARTS, check_whole, groups_of, has, parts_of
+from fastdime.data.table import SPLIT, Table
 from fastdime.errors import DataError, InputError, expected, unknown
 
-NONE = "none"  # in place of a column
-PARTS = ("train", "val", "test")
 TEST_SHARE, VAL_SHARE = 0.2, 0.1  # of a split that is made here
 FEW = 10  # images of a cell, below which a note says so
 Rule = Literal["balanced", "celeba", "medical"]
@@ -152,12 +151,13 @@ def _parts(
     table: Table, columns: Columns, rows: Sequence[int], seed: int
 ) -> tuple[dict[str, list[int]], dict[str, int]]:
     """Return the rows of each part, and how many rows have none."""
-    groups = _groups(table, columns.group)
-    if columns.split == NONE or (columns.split is None and SPLIT not in table.groups):
+    groups = groups_of(table, columns.group)
+    if columns.split == NONE or (columns.split is None and not has(table, SPLIT)):
         part_of = _dealt(table, columns, rows, groups, (TEST_SHARE, VAL_SHARE), seed)
         return _rows_of(part_of, PARTS), {}
-    splits = _splits(table, columns.split or SPLIT)
-    _check_groups(table, columns, groups, splits)
+    splits = parts_of(table, columns.split or SPLIT, "mend the table")
+    remedy = "make a new split with split 'none', or part groups with group 'none'"
+    check_whole(table, columns.group, splits, remedy)
     parts = _rows_of({row: splits[row] for row in rows}, (*PARTS, ""))
     blank = len(parts.pop(""))
     for name in ("train", "test"):
@@ -172,31 +172,6 @@ def _parts(
 
 def _rows_of(part_of: Mapping[int, str], names: Iterable[str]) -> dict[str, list[int]]:
     return {name: [row for row, part in part_of.items() if part == name] for name in names}
-
-
-def _groups(table: Table, column: str | None) -> Sequence[str]:
-    if column == NONE or (column is None and PATIENT not in table.groups):
-        return table.ids
-    return table.grouping(column or PATIENT)
-
-
-def _splits(table: Table, column: str) -> Sequence[str]:
-    splits = table.text(column)
-    for row, part in enumerate(splits):
-        if part not in (*PARTS, ""):
-            place = f"{table.place(row)}column {column!r} of image {table.ids[row]!r}"
-            raise DataError(expected(place, "train, val, test or blank", repr(part), "mend the table"))
-    return splits
-
-
-def _check_groups(table: Table, columns: Columns, groups: Sequence[str], splits: Sequence[str]) -> None:
-    seen: dict[str, str] = {}
-    for row, (group, part) in enumerate(zip(groups, splits, strict=True)):
-        if part and seen.setdefault(group, part) != part:
-            place = f"{table.place(row)}column {columns.group or PATIENT!r}"
-            got = f"{group!r} in {seen[group]} and {part}"
-            remedy = "make a new split with split 'none', or part groups with group 'none'"
-            raise DataError(expected(place, "each group in one split", got, remedy))
 
 
 def _dealt(

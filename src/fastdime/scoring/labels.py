@@ -6,11 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdime.data.cells import read_sheet
+from fastdime.data.splits import NONE
 from fastdime.data.table import PATIENT, Table, read_table
 from fastdime.errors import DataError, InputError, expected
 from fastdime.scoring.request import ScoreRequest
-
-NO_GROUP = "none"
 
 
 @dataclass(frozen=True)
@@ -47,8 +46,8 @@ def read_labels(request: ScoreRequest, ids: tuple[str, ...]) -> Labels | None:
 
 def groups_of(request: ScoreRequest, labels: Labels | None) -> tuple[str, ...] | None:
     """Return the patient of each pair, if that is known."""
-    if labels is None or request.group == NO_GROUP:
-        if labels is None and request.group not in (None, NO_GROUP):
+    if labels is None or request.group == NONE:
+        if labels is None and request.group not in (None, NONE):
             raise InputError(expected("--group", "a table with that column", "none", "give --labels"))
         return None
     if request.group is not None:
@@ -67,4 +66,4 @@ def needed(
 
 
 def _group(request: ScoreRequest) -> str | None:
-    return None if request.group == NO_GROUP else request.group
+    return None if request.group == NONE else request.group

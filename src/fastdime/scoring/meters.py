@@ -1,5 +1,6 @@
 """What measures pairs: each meter gives some metrics, one number a pair, while the pairs go by."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -30,20 +31,21 @@ CLOSENESS = {
 }
 
 
-class Meter:
+class Meter(ABC):
     """Something that measures pairs."""
 
     @property
+    @abstractmethod
     def gives(self) -> Mapping[str, str]:
         """The metrics that it can give, each with the network behind it, "" for none."""
-        raise NotImplementedError
 
+    @abstractmethod
     def measure(self, batch: Batch, verdict: Verdict | None) -> Values:
         """Return one number a pair; what is about whole sets is only taken note of."""
-        raise NotImplementedError
 
     def see_alone(self, x: Images) -> None:
-        """Take note of originals that have no counterfactual."""
+        """Take note of originals that have no counterfactual; most have no use for them."""
+        return None
 
     def conclude(self, names: list[str], standing: Standing) -> dict[str, Row]:
         """Return those of the metrics that are about whole sets, once all pairs were seen."""
@@ -54,7 +56,8 @@ class Meter:
         return {}
 
     def close(self) -> None:
-        """Let go of files."""
+        """Let go of files, if there are any."""
+        return None
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """Meters that know the exact answer: for phantoms."""
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -41,9 +42,9 @@ class Exact(Meter):
         found = self.compare(batch, self.phantom.others(batch.rows, batch.x))
         return {name: values.double().where(asked, float("nan")) for name, values in found.items()}
 
+    @abstractmethod
     def compare(self, batch: Batch, exact: Images) -> Mapping[str, Tensor]:
         """Return one number a pair."""
-        raise NotImplementedError
 
     def wanted(self, batch: Batch) -> Tensor:
         """Tell whether the shortcut should show in the counterfactual."""

@@ -4,13 +4,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fastdime.data.table import Table
+from fastdime.data.splits import check_whole, groups_of, has, parts_of
+from fastdime.data.table import SPLIT, Table
 from fastdime.errors import DataError, InputError, expected
 from fastdime.training.pictures import held_out
-
-SPLIT, GROUP = "split", "patient"
-PARTS = ("train", "val", "test")
-NO_GROUP = "none"
 
 
 @dataclass(frozen=True)
@@ -58,7 +55,8 @@ def choose(table: Table, choice: Choice, seed: int) -> Chosen:
     everything, blank = len(table), 0
     table = table.take(row for row, part in enumerate(_parts(table, choice.split)) if part)
     unsplit = everything - len(table)
-    _check_groups(table, choice)
+    remedy = f"mend the column {choice.split or SPLIT!r}, or train all the same with --group none"
+    check_whole(table, choice.group, _parts(table, choice.split), remedy)
     if choice.label is not None:
         values = table.binary(choice.label)
         kept = [row for row, value in enumerate(values) if not math.isnan(value)]
@@ -72,7 +70,7 @@ def choose(table: Table, choice: Choice, seed: int) -> Chosen:
         )
     if "val" in parts:
         return Chosen(train, table.take(_rows(parts, "val")), blank, unsplit)
-    rows = held_out(_groups(train, choice.group), choice.valid_share, seed)
+    rows = held_out(groups_of(train, choice.group), choice.valid_share, seed)
     return Chosen(train.take(rows[0].tolist()), train.take(rows[1].tolist()), blank, unsplit)
 
 
@@ -90,35 +88,7 @@ def _where(table: Table, condition: str) -> Table:
     return table.take(kept)
 
 
-def _has(table: Table, name: str) -> bool:
-    return name in table.labels or name in table.groups
-
-
 def _parts(table: Table, column: str | None) -> Sequence[str]:
-    if column is None and not _has(table, SPLIT):
+    if column is None and not has(table, SPLIT):
         return ["train"] * len(table)
-    name = column or SPLIT
-    parts = table.text(name)
-    for row, part in enumerate(parts):
-        if part not in (*PARTS, ""):
-            place = f"{table.place(row)}column {name!r} of image {table.ids[row]!r}"
-            raise DataError(expected(place, "train, val or test", repr(part), "name another with --split"))
-    return parts
-
-
-def _groups(table: Table, column: str | None) -> Sequence[str]:
-    if column == NO_GROUP or (column is None and not _has(table, GROUP)):
-        return table.ids
-    return table.grouping(column or GROUP)
-
-
-def _check_groups(table: Table, choice: Choice) -> None:
-    """Refuse a split that parts a group: what is known by heart would look like what is learned."""
-    seen: dict[str, str] = {}
-    pairs = zip(_groups(table, choice.group), _parts(table, choice.split), strict=True)
-    for row, (group, part) in enumerate(pairs):
-        if seen.setdefault(group, part) != part:
-            place = f"{table.place(row)}column {choice.group or GROUP!r}"
-            got = f"{group!r} in {seen[group]} and {part}"
-            remedy = f"mend the column {choice.split or SPLIT!r}, or train all the same with --group none"
-            raise DataError(expected(place, "each group in one split", got, remedy))
+    return parts_of(table, column or SPLIT, "name another with --split", "train, val or test")

@@ -10,12 +10,13 @@ from typing import Any, Protocol, get_args
 from fastdime.classifiers.load import load_classifier
 from fastdime.classifiers.spec import ClassifierSpec, architecture
 from fastdime.configs import checked
+from fastdime.data.splits import NONE
 from fastdime.data.table import Table, read_table
 from fastdime.diffusion.denoiser import Prediction
 from fastdime.errors import InputError, expected, unknown
 from fastdime.training.augment import Augment
 from fastdime.training.cards import write_card
-from fastdime.training.choice import NO_GROUP, Choice, Chosen, choose
+from fastdime.training.choice import Choice, Chosen, choose
 from fastdime.training.classifying import Classifying
 from fastdime.training.coverage import phantom_coverage
 from fastdime.training.denoising import Denoising
@@ -91,7 +92,7 @@ def train_table(request: Request, show: Show) -> dict[str, Any] | None:
         None in a process that only helps another.
     """
     recipe = recipe_for(request.kind, request.recipe, request.augment)
-    group = None if request.choice.group == NO_GROUP else request.choice.group
+    group = None if request.choice.group == NONE else request.choice.group
     table = read_table(request.data, root=request.root, group=group)
     settings = settings_for(
         recipe, request.changes, len(table)
