@@ -44,18 +44,27 @@ class Plan:
     """What differs between the bundles."""
 
     seed: int
-    widths: str
+    denoiser: str
     classes: str
     description: str
 
 
 PLANS = {
     "chest-pacemaker": Plan(
-        21_000, "40,64,80", "no pacemaker,pacemaker", "chest X-ray phantom: is there a pacemaker?"
+        21_000, "--widths 40,64,80", "no pacemaker,pacemaker", "chest X-ray phantom: is there a pacemaker?"
     ),
-    "chest-drain": Plan(21_001, "40,64,80", "no drain,drain", "chest X-ray phantom: is there a chest drain?"),
-    "skin-ruler": Plan(21_002, "64,64,64", "no ruler,ruler", "skin phantom: are there ruler marks?"),
-    "face-smile": Plan(21_003, "64,64,64", "no smile,smile", "face phantom: does the face smile?"),
+    "chest-drain": Plan(
+        21_001, "--widths 40,64,80", "no drain,drain", "chest X-ray phantom: is there a chest drain?"
+    ),
+    "skin-ruler": Plan(
+        21_002, "--widths 64,64,64", "no ruler,ruler", "skin phantom: are there ruler marks?"
+    ),
+    "face-smile": Plan(
+        21_003,
+        "--widths 32,48,64,80 --patch 2 --batch-size 16 --learning-rate 6e-4",
+        "no smile,smile",
+        "face phantom: does the face smile?",
+    ),
 }
 
 
@@ -64,7 +73,7 @@ def main() -> None:
     parser.add_argument("name", choices=PLANS)
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--start", type=Path, help="denoiser to begin with")
-    parser.add_argument("--updates", type=int, default=16_000, help="of the denoiser, 32 images each")
+    parser.add_argument("--updates", type=int, default=16_000, help="of the denoiser")
     wanted = parser.parse_args()
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "2")))
     folder = wanted.work / wanted.name
@@ -96,7 +105,7 @@ def trainings(name: str, plan: Plan, more: list[Any]) -> Iterator[list[Any]]:
     drawn = ["--n", IMAGES, "--seed", plan.seed, "--split", "train=1", "--no-truth", "--out", "data"]
     yield ["data", "phantom", name, *drawn]
     table = ["--data", "data/table.csv"]
-    shape = ["--widths", plan.widths, "--set", "log_every=50"]
+    shape = [*shlex.split(plan.denoiser), "--set", "log_every=50"]
     yield ["train", "denoiser", *table, "--out", "denoiser", *shape, *more]
     length = ["--width", 16, "--steps", 2500, "--batch-size", 64, "--valid-share", 0.05, "--set", "ema=0.995"]
     yield ["train", "guide", *table, "--out", "guide", *length]
