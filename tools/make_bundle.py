@@ -26,17 +26,24 @@ from fastdime.experiments.oracles import ORACLES, SUBJECTS, train_oracle
 from fastdime.experiments.truth import truth
 
 IMAGES, PILOT, SCORED = 20_000, 24, 128
-TUNED = ("fastdime", "fastdime-2+")
-# Methods that walk the same chain take the start level and strength that were found for the first of TUNED.
-ALIKE = ("fastdime-nomask", "fastdime-2", "fastdime-repaint", "dime", "gmd", "gmd-nomask")
-CHAIN = ("steps", "tau", "scales", "l1")
-GRID = {
+MASKED = {
     "steps": [50],
     "tau": [20, 30],
     "scales": [[10.0, 20.0, 40.0], [20.0, 40.0]],
     "l1": [0.2, 0.4, 0.6],
     "dilation": [3],
 }
+# Without a mask the distance alone holds an image: more of it where the shortcut goes than where it comes.
+NULL = {
+    "steps": [50],
+    "tau": [30],
+    "scales": [[10.0, 20.0, 40.0], [20.0, 40.0]],
+    "l1": [[0.4, 0.1], [0.6, 0.2], [0.3, 0.1]],
+}
+TUNED = {"fastdime": MASKED, "fastdime-2+": MASKED, "fastdime-null": NULL}
+# Methods that walk the same chain take the start level and strength that were found for fastdime.
+ALIKE = ("fastdime-nomask", "fastdime-2", "fastdime-repaint", "dime", "gmd", "gmd-nomask")
+CHAIN = ("steps", "tau", "scales", "l1")
 
 
 @dataclass(frozen=True)
@@ -56,9 +63,7 @@ PLANS = {
     "chest-drain": Plan(
         21_001, "--widths 40,64,80", "no drain,drain", "chest X-ray phantom: is there a chest drain?"
     ),
-    "skin-ruler": Plan(
-        21_002, "--widths 64,64,64", "no ruler,ruler", "skin phantom: are there ruler marks?"
-    ),
+    "skin-ruler": Plan(21_002, "--widths 64,64,64", "no ruler,ruler", "skin phantom: are there ruler marks?"),
     "face-smile": Plan(
         21_003,
         "--widths 32,48,64,80 --patch 2 --batch-size 16 --learning-rate 6e-4",
@@ -93,7 +98,7 @@ def make(name: str, plan: Plan, more: list[Any]) -> None:
     if not Path("settings.json").exists():
         write_settings(name, pack(name, plan, "untuned"))
     settings = ["--settings", "settings.json"]
-    rows = truth([pack(name, plan, "scored", *settings)], TUNED, SCORED)
+    rows = truth([pack(name, plan, "scored", *settings)], list(TUNED), SCORED)
     cards = {part: json.loads((Path(part) / "card.json").read_text()) for part in ("denoiser", "guide")}
     text = card(name, commands, cards, oracles, rows)
     Path("card.md").write_text(text)
@@ -141,11 +146,11 @@ def pack(name: str, plan: Plan, place: str, *more: object) -> Path:
 def write_settings(name: str, packed: Path) -> None:
     """Choose the settings of each method on pilot subjects."""
     bundle, chosen, tried = load_bundle(packed), {}, {}
-    for method in TUNED:
-        rows = tune.tune(bundle, name, method, GRID, PILOT, lambda done, of: print(done, of, flush=True))
+    for method, grid in TUNED.items():
+        rows = tune.tune(bundle, name, method, grid, PILOT, lambda done, of: print(done, of, flush=True))
         chosen[method], tried[method] = rows[0]["settings"], rows
     for method in ALIKE:
-        chosen[method] = {field: chosen[TUNED[0]][field] for field in CHAIN}
+        chosen[method] = {field: chosen["fastdime"][field] for field in CHAIN}
     Path("sweep.json").write_text(json.dumps(tried, indent=1) + "\n")
     Path("settings.json").write_text(json.dumps(chosen, indent=1) + "\n")
 
@@ -162,8 +167,8 @@ def card(
         table([{"part": part, **trained(told)} for part, told in cards.items()]),
         "Oracles (`fastdime.experiments.oracles.train_oracle`, architecture small-resnet):",
         table([{"oracle": oracle, **told} for oracle, told in oracles.items()]),
-        f"Settings: chosen from {len(list(tune.combinations(GRID)))} combinations on {PILOT} pilot subjects "
-        f"(seed {tune.SEED}, `fastdime.experiments.tune`), each with the shortcut and without. Scores on "
+        f"Settings: chosen from {tries()} combinations on {PILOT} pilot subjects (seed {tune.SEED}, "
+        "`fastdime.experiments.tune`), each with the shortcut and without. Scores on "
         f"{SCORED} other subjects (`fastdime bench truth --phantom {name} --methods {','.join(TUNED)} "
         f"--n {SCORED}`):",
         table([{key: row[key] for key in row if key != "phantom"} for row in rows]),
@@ -171,6 +176,12 @@ def card(
         "is for use on patients.",
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def tries() -> str:
+    """Say how many combinations were tried for each method."""
+    counts = {method: len(list(tune.combinations(grid))) for method, grid in TUNED.items()}
+    return ", ".join(f"{count} ({method})" for method, count in counts.items())
 
 
 def trained(told: dict[str, Any]) -> dict[str, Any]:

@@ -78,11 +78,15 @@ class Bundle:
         """Channels of its images."""
         return self.info.channels
 
+    @property
+    def oracles(self) -> list[str]:
+        """Names of its classifiers that judge and have no part in explaining."""
+        return sorted(place.name for place in (self.folder / ORACLES).glob("*/"))
+
     def oracle(self, name: str) -> ImageClassifier:
-        """Open a classifier that judges and has no part in explaining."""
-        there = sorted(place.name for place in (self.folder / ORACLES).glob("*/"))
-        if name not in there:
-            raise InputError(unknown(f"oracle of bundle {self.name}", name, there))
+        """Open one of its oracles."""
+        if name not in self.oracles:
+            raise InputError(unknown(f"oracle of bundle {self.name}", name, self.oracles))
         return load_classifier(self.folder / ORACLES / name)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from fastdime import __version__, cli_bundle, cli_data, cli_score, cli_train
+from fastdime import __version__, cli_audit, cli_bundle, cli_data, cli_score, cli_train
 from fastdime.errors import FastdimeError
 from fastdime.terminal import interrupt_later, print_numbers, print_rows, progress_of
 
@@ -29,6 +29,7 @@ app.add_typer(cli_bundle.app, name="bundle")
 app.add_typer(cli_train.app, name="train")
 app.command()(cli_score.score)
 app.command()(cli_score.compare)
+app.command()(cli_audit.audit)
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Architecture = Annotated[

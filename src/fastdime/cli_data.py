@@ -2,12 +2,15 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
 from fastdime.errors import InputError, expected
-from fastdime.terminal import interrupt_later, print_numbers, progress_of
+from fastdime.terminal import interrupt_later, print_numbers, print_rows, progress_of
+
+if TYPE_CHECKING:
+    from fastdime.audit.curate import Rule
 
 SOME_FAILED = 3  # exit code: done, but some images could not be used
 
@@ -226,3 +229,59 @@ def prepare(
         count, first = len(done.errors), done.errors[0]
         print(f"images that could not be used: {count}; the first: {first}", file=sys.stderr)
         raise typer.Exit(SOME_FAILED)
+
+
+@app.command()
+def curate(
+    data: Annotated[Path, typer.Option(help="Table with a column for the task and one for the shortcut.")],
+    out: Annotated[Path, typer.Option(help="Folder for the lists of images.")],
+    task: Annotated[str, typer.Option(help="Label column.")] = "task",
+    shortcut: Annotated[str, typer.Option(help="Label column.")] = "shortcut",
+    k: Annotated[str, typer.Option(help="Correlations in percent, with commas between.")] = "100,75,50",
+    rule: Annotated[str, typer.Option(help="balanced; or celeba, medical: as published.")] = "balanced",
+    n: Annotated[int | None, typer.Option(help="Images of each D_k; as many as there can be.")] = None,
+    n_test: Annotated[
+        int | None, typer.Option(help="Images of each test_k; as many as there can be.")
+    ] = None,
+    n_balanced: Annotated[int | None, typer.Option(help="Images of test_u; as many as there can be.")] = None,
+    seed: Annotated[int, typer.Option(help="Of the rule balanced.")] = 0,
+    split: Annotated[
+        str | None,
+        typer.Option(help="Column with train, val or test; `split` if there is one; none: make a new split."),
+    ] = None,
+    group: Annotated[
+        str | None,
+        typer.Option(help="Column whose groups stay together; `patient` if there is one; none: no column."),
+    ] = None,
+    root: Root = None,
+    as_json: Json = False,
+) -> None:
+    """Choose images so that the shortcut goes with the task in k percent of them; write lists of them."""
+    from fastdime.audit.cells import Columns, Plan
+    from fastdime.audit.curation_files import write_curation
+    from fastdime.data.splits import NONE
+    from fastdime.data.table import read_table
+
+    columns = Columns(task, shortcut, split, group)
+    plan = Plan(_percents(k), n, n_test, n_balanced, seed)
+    images = read_table(data, group=None if group == NONE else group, root=root)
+    made = write_curation(
+        out, images, root or data.parent, columns=columns, plan=plan, rule=cast("Rule", rule)
+    )
+    if as_json:
+        print_numbers({"folder": str(out), **made.info.model_dump(mode="json")}, as_json)
+        return
+    rows = made.rows()
+    print_rows(rows, tuple(rows[0]), left=("set",))
+    for reason, count in made.info.left_out.items():
+        print(f"left out: {count} with a {reason}")
+    for note in made.info.notes:
+        print(f"note: {note}")
+
+
+def _percents(text: str) -> tuple[float, ...]:
+    try:
+        return tuple(float(part) for part in text.split(","))
+    except ValueError:
+        wanted = "percentages with commas between, e.g. 100,75,50"
+        raise InputError(expected("--k", wanted, repr(text))) from None

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fastdime.classifiers.load import load_classifier, save_classifier
+from fastdime.classifiers.load import load_classifier, load_outputs, save_classifier
 from fastdime.classifiers.networks import densenet121, encoder_unet, resnet18, small_cnn
 from fastdime.classifiers.spec import ClassifierSpec, build_network
 from fastdime.classifiers.wrapper import ImageClassifier
@@ -297,6 +297,8 @@ def test_dive_checkpoint(tmp_path: Path, x: Tensor) -> None:
     torch.testing.assert_close(classifier.logits(x, TIME), module(large)[:, 31:32])
     with pytest.raises(InputError, match="column of the classifier"):
         load_classifier(tmp_path / "dive.pth", architecture="dive-densenet121")
+    whole = load_outputs(tmp_path / "dive.pth", architecture="dive-densenet121")
+    torch.testing.assert_close(whole.outputs(x, TIME), module(large))
 
 
 @pytest.mark.parametrize(

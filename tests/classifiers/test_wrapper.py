@@ -78,6 +78,25 @@ def test_kinds_of_output(x: Tensor) -> None:
     torch.testing.assert_close(label.logits(x, CLEAN), means(x)[:, 2:])
 
 
+def test_all_outputs_of_a_multilabel_network(x: Tensor) -> None:
+    label = ImageClassifier(means, kind="multilabel")
+    assert torch.equal(label.outputs(x, CLEAN), means(x))
+    assert torch.equal(replace(label, column=2).outputs(x, CLEAN), means(x))
+    with pytest.raises(InputError, match=r"column of the classifier: .* got None for kind 'multilabel'"):
+        label.logits(x, CLEAN)
+    with pytest.raises(
+        InputError, match=r"expected shape \(2, 1 or more\) for kind 'multilabel', got \(2,\)"
+    ):
+        replace(label, module=lambda images: images.mean((1, 2, 3))).outputs(x, CLEAN)
+
+
+@pytest.mark.parametrize("kind", ["binary", "multiclass"])
+def test_all_outputs_of_other_networks_are_their_logits(kind: Any, x: Tensor) -> None:
+    p = torch.tensor([[0.25], [0.5]]) if kind == "binary" else torch.tensor([[0.25, 0.75], [0.5, 0.5]])
+    classifier = ImageClassifier(lambda _: p, kind=kind, output="probability")
+    assert torch.equal(classifier.outputs(x, CLEAN), classifier.logits(x, CLEAN))
+
+
 @pytest.mark.parametrize(
     ("kind", "column", "p"),
     [
@@ -157,6 +176,8 @@ def test_a_label_nobody_asked_for_may_be_nan(x: Tensor) -> None:
     output = torch.tensor([[float("nan"), 1.0]] * 2)
     scores = ImageClassifier(lambda _: output, kind="multilabel", column=1).logits(x, CLEAN)
     assert scores.tolist() == [[1.0], [1.0]]
+    with pytest.raises(InputError, match="finite numbers"):
+        ImageClassifier(lambda _: output, kind="multilabel", column=1).outputs(x, CLEAN)
 
 
 @pytest.mark.parametrize(
@@ -167,6 +188,7 @@ def test_a_label_nobody_asked_for_may_be_nan(x: Tensor) -> None:
             r"takes images of shape \(2, 3, 8, 8\), got RuntimeError: .*channels",
         ),
         (lambda images, time: images, "got TypeError"),
+        (lambda images: torch._assert(images.shape[-1] == 224, "224 pixels"), "AssertionError: 224 pixels"),
     ],
 )
 def test_a_network_that_refuses_the_images_gets_one_line(module: Any, sentence: str, x: Tensor) -> None:
@@ -205,7 +227,6 @@ def test_images_without_a_batch_are_refused() -> None:
     ("settings", "sentence"),
     [
         ({"module": 3}, "expected a network or a function, got int"),
-        ({"kind": "multilabel"}, "column of the classifier: .* got None for kind 'multilabel'"),
         ({"kind": "binary", "column": 1}, "got 1 for kind 'binary'"),
         ({"kind": "multilabel", "column": -1}, "got -1"),
         ({"channels": 2}, "expected 1, 3 or none, got 2"),

@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 from fastdime.classifiers.networks import ARCHITECTURES
+from fastdime.classifiers.onnx import is_onnx, open_onnx
 from fastdime.classifiers.spec import (
     ClassifierSpec,
     architecture,
@@ -35,17 +36,30 @@ def load_classifier(source: object, **settings: Any) -> ImageClassifier:
     """Open a classifier.
 
     A TorchScript file is no pickle, but it is a program: TorchScript's own interpreter runs it, with tensor
-    operations and no Python. Other files are weights, and nothing in them is run.
+    operations and no Python. So is an ONNX file, which onnxruntime runs. Other files are weights, and nothing
+    in them is run.
 
     Args:
         source: a network or any function of images; `package.module:function` that returns one; a TorchScript
-            file; a folder with classifier.json; or a file with weights, which needs the name of its
+            or ONNX file; a folder with classifier.json; or a file with weights, which needs the name of its
             architecture in a JSON file beside it (weights.json) or in `settings`.
         settings: fields of ClassifierSpec; they take precedence over those in a file.
 
     >>> classifier = load_classifier(lambda x: x.mean((1, 2, 3)), low=0, high=1)
     >>> classifier.logits(torch.zeros(1, 3, 8, 8), torch.zeros(1, dtype=torch.int64))
     tensor([[0.5000]])
+    """
+    classifier = load_outputs(source, **settings)
+    classifier.check_column()
+    return classifier
+
+
+def load_outputs(source: object, **settings: Any) -> ImageClassifier:
+    """Open a classifier as `load_classifier` does, to be asked for all its outputs: no column is needed.
+
+    >>> classifier = load_outputs(lambda x: x.mean((2, 3)), kind="multilabel")
+    >>> classifier.outputs(torch.zeros(1, 3, 8, 8), torch.zeros(1, dtype=torch.int64))
+    tensor([[0., 0., 0.]])
     """
     given = checked(ClassifierSpec, settings, "load_classifier", InputError)
     if not isinstance(source, str | Path):
@@ -108,6 +122,8 @@ def _from_file(path: Path, given: ClassifierSpec) -> ImageClassifier:
     spec = ClassifierSpec().completed(*specs, given)
     if _is_torchscript(path):
         return _wrapped(_torchscript(path), spec)
+    if is_onnx(path):
+        return _wrapped(open_onnx(path), spec)
     return _from_weights(path, spec)
 
 

@@ -28,7 +28,7 @@ class ImageClassifier:
         module: called with images, or with (images, time); gives a tensor or an object with `.logits`.
         kind: "binary" (one output), "multilabel" (one output a label, of which `column` is explained) or
             "multiclass" (a softmax; a binary head with two outputs is one of two classes).
-        column: the label that is explained, counted from 0.
+        column: the label that is explained, counted from 0; only `outputs` does without.
         size: height and width that images are resized to; None = as they come.
         channels: 1 (colour becomes luminance) or 3 (gray is repeated); None = as they come.
         low, high: the range of pixel values that the network was trained on.
@@ -53,15 +53,8 @@ class ImageClassifier:
         """Refuse settings that contradict each other."""
         if not callable(self.module):
             raise InputError(expected("classifier", "a network or a function", type(self.module).__name__))
-        if (self.kind == "multilabel") != (self.column is not None) or (self.column or 0) < 0:
-            raise InputError(
-                expected(
-                    "column of the classifier",
-                    "a number from 0 for kind 'multilabel' and none for other kinds",
-                    f"{self.column} for kind {self.kind!r}",
-                    "say which output is to be explained",
-                )
-            )
+        if self.column is not None and (self.kind != "multilabel" or self.column < 0):
+            raise InputError(self._column_sentence())
         if self.channels not in (None, 1, 3):
             raise InputError(expected("channels of the classifier", "1, 3 or none", self.channels))
         if self.size is not None and self.size < 1:
@@ -89,12 +82,26 @@ class ImageClassifier:
 
         A network in training mode is used in evaluation mode and left as it was.
         """
-        ready = self.prepare(x)
-        with _evaluating(self.module):
-            out = self._call(ready, time)
-        out = self._columns(getattr(out, "logits", out), len(x))
-        _check_finite(out)
-        return self._meaning(out)
+        self.check_column()
+        out = self._answer(x, time)
+        return self._meaning(out if self.column is None else out[:, self.column : self.column + 1])
+
+    def outputs(self, x: Float[Tensor, "b c h w"], time: Int[Tensor, " b"]) -> Float[Tensor, "b k"]:
+        """Score images as `logits` does, but with all outputs of a multi-label network, each as log-odds."""
+        return self._meaning(self._answer(x, time))
+
+    def check_column(self) -> None:
+        """Refuse a multi-label network without a column, which leaves open what `logits` are asked of."""
+        if self.kind == "multilabel" and self.column is None:
+            raise InputError(self._column_sentence())
+
+    def _column_sentence(self) -> str:
+        return expected(
+            "column of the classifier",
+            "a number from 0 for kind 'multilabel' and none for other kinds",
+            f"{self.column} for kind {self.kind!r}",
+            "say which output is to be explained",
+        )
 
     def prepare(self, x: Float[Tensor, "b c h w"]) -> Tensor:
         """Turn images in [-1, 1] into what the network was trained on; differentiable."""
@@ -118,12 +125,19 @@ class ImageClassifier:
         _check_channels(x, 3)
         return (x * x.new_tensor(LUMINANCE).view(1, 3, 1, 1)).sum(1, keepdim=True)
 
+    def _answer(self, x: Tensor, time: Tensor) -> Tensor:
+        """Return what comes out of the network, one column an output."""
+        ready = self.prepare(x)
+        with _evaluating(self.module):
+            out = self._call(ready, time)
+        return self._columns(getattr(out, "logits", out), len(x))
+
     def _call(self, x: Tensor, time: Tensor) -> Any:
         try:
             return self.module(x, time) if self.timed else self.module(x)
         except torch.OutOfMemoryError:
             raise  # not the images' fault: the caller may try a smaller batch
-        except (RuntimeError, TypeError, ValueError) as error:
+        except (AssertionError, RuntimeError, TypeError, ValueError) as error:
             lines = str(error).strip().splitlines() or ["no message"]
             # TorchScript puts its own stack first and the reason last.
             reason = lines[-1].removeprefix("RuntimeError: ") if "TorchScript" in lines[0] else lines[0]
@@ -150,22 +164,24 @@ class ImageClassifier:
         }
         if out.ndim != 2 or len(out) != images or not enough[self.kind]:
             raise InputError(self._shape_sentence(out, images))
-        return out if self.column is None else out[:, self.column : self.column + 1]
+        return out
 
     def _shape_sentence(self, out: Tensor, images: int) -> str:
+        labels = "1 or more" if self.column is None else f"more than column {self.column}"
         shape = {
             "binary": f"({images}, 1)",
-            "multilabel": f"({images}, more than column {self.column})",
+            "multilabel": f"({images}, {labels})",
             "multiclass": f"({images}, 2 or more)",
         }
         return expected(
             "output of the classifier",
             f"shape {shape[self.kind]} for kind {self.kind!r}",
             tuple(out.shape),
-            "set kind to binary, multilabel (with a column) or multiclass",
+            "set kind to binary, multilabel or multiclass",
         )
 
     def _meaning(self, out: Tensor) -> Tensor:
+        _check_finite(out)
         if self.output == "logit":
             return out
         _check_probabilities(out, self.kind)

@@ -82,3 +82,9 @@ def check_features(features: object, settings: Settings) -> None:
     if weight and features is None:
         wanted = f"a feature network, as perceptual = {weight:g}"
         raise InputError(expected("features", wanted, "none", "set perceptual to 0"))
+
+
+def check_weights(settings: Settings, classes: int) -> None:
+    """Refuse weights of which some target class would have none."""
+    if isinstance(settings.l1, tuple) and len(settings.l1) != classes:
+        raise InputError(expected("l1", f"one weight, or one for each of {classes} classes", settings.l1))

@@ -16,6 +16,7 @@ from fastdime.counterfactuals.checks import (
     check_record,
     check_region,
     check_seed,
+    check_weights,
 )
 from fastdime.counterfactuals.ladder import Tick, climb
 from fastdime.counterfactuals.methods import settings_for
@@ -95,6 +96,7 @@ class Explainer:
             before = probabilities(
                 self.classifier.logits(x, torch.zeros(len(x), dtype=torch.int64, device=x.device))
             )
+            check_weights(settings, before.shape[1])
             meter = Meter()
             problem = Problem(
                 x,

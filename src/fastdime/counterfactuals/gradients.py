@@ -115,7 +115,9 @@ class Objective:
         signal = self._signal(step)
         judged = estimate.judged.detach()
         kind = self.settings.class_loss
-        class_part = self.scale / signal * class_gradient(self.problem, judged, step.time, kind)
+        class_part = torch.zeros_like(judged)
+        if self.scale:
+            class_part = self.scale / signal * class_gradient(self.problem, judged, step.time, kind)
         clean = self._perceptual(judged) / signal
         clean, noisy = self._with_distance(clean, step, estimate)
         total = self._clipped(class_part)
@@ -154,10 +156,17 @@ class Objective:
         total = torch.zeros_like(x)
         if self.settings.l1:
             pixels = x[0].numel() if self.settings.distance == "mean" else 1
-            total = total + self.settings.l1 / pixels * l1_gradient(image, x)
+            total = total + self._l1 / pixels * l1_gradient(image, x)
         if self.settings.l2:
             total = total + self.settings.l2 * l2_gradient(image, x)
         return total
+
+    @cached_property
+    def _l1(self) -> Tensor | float:
+        if not isinstance(self.settings.l1, tuple):
+            return self.settings.l1
+        weights = torch.tensor(self.settings.l1, dtype=self.problem.x.dtype, device=self.problem.x.device)
+        return weights[self.problem.target].view(-1, 1, 1, 1)
 
     def _clipped(self, gradient: Tensor) -> Tensor:
         if self.settings.clip_sigma is None:

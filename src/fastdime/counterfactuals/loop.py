@@ -7,7 +7,9 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
+from torch.nn.functional import avg_pool2d
 
+from fastdime.counterfactuals.fill import filled
 from fastdime.counterfactuals.gradients import Gradients, GradientSource, Objective, gradient_source
 from fastdime.counterfactuals.masks import (
     DifferenceMask,
@@ -26,6 +28,7 @@ from fastdime.diffusion.sampling import inpaint, step_down
 from fastdime.errors import InputError, expected
 from fastdime.noise import Noise
 from fastdime.pixels import to_grid
+from fastdime.scores import log_odds
 
 LARGEST = 1e4  # a state further out has diverged
 
@@ -231,7 +234,35 @@ def guided(problem: Problem, settings: GuidedSettings, scale: float, watch: Watc
         return replace(first, noise=problem.part("pass", 2)).run(FixedMask(mask), start)
     if settings.second_pass == "inpaint":
         return repaint(problem, settings, edit)
+    if settings.second_pass == "null":
+        return over_null(problem, settings, edit, replace(first, scale=0.0).run(mask_rule(settings), start))
     return edit
+
+
+def over_null(problem: Problem, settings: GuidedSettings, edit: Edit, null: Edit) -> Edit:
+    """Change only what guidance changed, not what the chain changes on its own.
+
+    Both chains had the same noise, so that their errors cancel and the difference shows where guidance was at
+    work. There the input is changed by that difference, or covered and redrawn without guidance: the first is
+    how something is added, the second how it is removed. The classifier tells which it was.
+    """
+    mask = difference_mask(_blurred(null.x_cf), _blurred(edit.x_cf), settings.dilation, settings.threshold)
+    mask = mask & edit.mask
+    changed = torch.where(mask, (problem.x + edit.x_cf - null.x_cf).clamp(-1, 1), problem.x)
+    chain = chain_for_inpainting(problem.denoiser, settings.inpaint_chain, settings.inpaint_steps)
+    start, noise = filled(problem.x, mask), problem.part("inpaint")
+    redrawn = inpaint(chain, start, problem.x, mask, settings.inpaint_steps, noise)
+    better = _odds(problem, redrawn) > _odds(problem, changed)
+    return Edit(torch.where(better.view(-1, 1, 1, 1), redrawn, changed), mask)
+
+
+def _blurred(image: Float[Tensor, "b c h w"]) -> Float[Tensor, "b c h w"]:
+    return avg_pool2d(image, 3, 1, 1, count_include_pad=False)
+
+
+def _odds(problem: Problem, image: Float[Tensor, "b c h w"]) -> Float[Tensor, " b"]:
+    logits = problem.classifier.logits(image.clamp(-1, 1), torch.zeros_like(problem.target))
+    return log_odds(logits, problem.target)
 
 
 def repaint(problem: Problem, settings: GuidedSettings, edit: Edit) -> Edit:

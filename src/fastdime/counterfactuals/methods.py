@@ -62,6 +62,11 @@ METHODS: dict[str, Method] = {
         GuidedSettings,
         {"mask": "difference", "second_pass": "fixed"},
     ),
+    "fastdime-null": Method(
+        "FastDiME where it differs from the chain without guidance; there added, or redrawn",
+        GuidedSettings,
+        {"second_pass": "null"},
+    ),
     "gmd": Method(
         "gradient through the denoiser, self-optimised mask",
         GuidedSettings,
@@ -149,6 +154,11 @@ PRESETS: dict[str, dict[type[Settings], Overrides]] = {
 }
 
 
+# How often the chain is run, and how often with gradients of the classifier.
+REDRAWS = ("inpaint", "null")  # second passes that end with inpainting
+_PASSES = {"fixed": (2, 2), "null": (2, 1)}
+
+
 def settings_for(method: str, preset: str = "default", **overrides: Any) -> Settings:
     """Return the settings of a method, with some fields changed.
 
@@ -178,7 +188,7 @@ def check_chain(denoiser: Denoiser, settings: Settings) -> None:
         chain_for_inpainting(denoiser, settings.steps, settings.noise_steps)
     if isinstance(settings, GuidedSettings):
         chain_of(denoiser, settings)
-        if settings.second_pass == "inpaint":
+        if settings.second_pass in REDRAWS:
             chain_for_inpainting(denoiser, settings.inpaint_chain, settings.inpaint_steps)
 
 
@@ -193,10 +203,10 @@ def cost(settings: Settings) -> tuple[int, int]:
         below = settings.nested_from == "below"
         skipped = settings.tau - below if settings.gradient_image == "previous" else 0
         calls += sum(t + 1 - below for t in levels) - skipped
-    passes = 2 if settings.second_pass == "fixed" else 1
-    extra = settings.inpaint_steps if settings.second_pass == "inpaint" else 0
+    passes, again = _PASSES.get(settings.second_pass, (1, 1))
+    extra = settings.inpaint_steps if settings.second_pass in REDRAWS else 0
     guided_steps = len(levels) if settings.guided_steps is None else min(settings.guided_steps, len(levels))
-    return passes * calls + extra, passes * guided_steps
+    return passes * calls + extra, again * guided_steps
 
 
 def events(settings: Settings) -> int:
@@ -204,4 +214,4 @@ def events(settings: Settings) -> int:
     if isinstance(settings, AceSettings):
         return settings.iterations
     assert isinstance(settings, GuidedSettings)
-    return (settings.tau - settings.last_level) * (2 if settings.second_pass == "fixed" else 1)
+    return (settings.tau - settings.last_level) * _PASSES.get(settings.second_pass, (1, 1))[0]

@@ -1,8 +1,9 @@
 """Every choice a method makes, as a named field; docs/methods.md lists them beside the published programs."""
 
-from typing import Annotated, Literal
+from collections.abc import Callable
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, WrapValidator
 
 
 def _odd(value: int) -> int:
@@ -11,9 +12,17 @@ def _odd(value: int) -> int:
     return value
 
 
+def _one_or_each(value: Any, check: Callable[[Any], Any]) -> Any:
+    try:
+        return check(value)
+    except ValidationError:  # it has a complaint for each form, and neither names the other
+        raise ValueError("a finite number >= 0, or one for each class") from None
+
+
 Odd = Annotated[int, Field(ge=1), AfterValidator(_odd)]
 Fraction = Annotated[float, Field(gt=0, le=1)]
 Weight = Annotated[float, Field(ge=0)]
+Weights = Annotated[tuple[Weight, ...], Field(min_length=1)]
 
 
 class Settings(BaseModel):
@@ -28,7 +37,9 @@ class Settings(BaseModel):
     class_loss: Literal["logit", "log-probability", "probability"] = Field(
         "logit", description="what is raised: log-odds or log-probability"
     )
-    l1: Weight = Field(0.05, description="weight of the L1 distance to the input")
+    l1: Annotated[Weight | Weights, WrapValidator(_one_or_each)] = Field(
+        0.05, description="weight of the L1 distance to the input; several: one for each target class"
+    )
     l2: Weight = Field(0.0, description="weight of the L2 distance to the input")
     threshold: Annotated[float, Field(ge=0, le=1)] = Field(
         0.15, description="of the normalised difference, for masks"
@@ -57,7 +68,7 @@ class GuidedSettings(Settings):
     )
     mask: Literal["none", "difference", "top-k"] = Field("none", description="mask rule")
     mask_from: int | None = Field(None, description="highest level with a difference mask; None: half of tau")
-    second_pass: Literal["none", "fixed", "inpaint"] = Field(
+    second_pass: Literal["none", "fixed", "inpaint", "null"] = Field(
         "none", description="what follows the first pass"
     )
 

@@ -73,6 +73,16 @@ class Table:
         lines = tuple(self.lines[row] for row in kept) if self.lines else ()
         return type(self)(ids, paths, labels, groups, self.source, lines)
 
+    def where(self, condition: str) -> Self:
+        """Return the images of a condition COLUMN=VALUE."""
+        name, equals, wanted = condition.partition("=")
+        if not equals:
+            raise InputError(expected("--where", "COLUMN=VALUE", repr(condition)))
+        kept = [row for row, text in enumerate(self.text(name)) if text == wanted]
+        if not kept:
+            raise DataError(expected(f"--where {condition}", "at least one such row", "none"))
+        return self.take(kept)
+
     def column(self, name: str) -> tuple[float, ...]:
         """Return a label column, or a text column of nothing but numbers, such as one that also groups."""
         if name in self.labels:

@@ -17,20 +17,16 @@ from fastdime.classifiers.wrapper import ImageClassifier
 from fastdime.data.phantoms.design import Dials
 from fastdime.data.phantoms.ideal import ideal_observer
 from fastdime.data.phantoms.phantom import phantom
-from fastdime.experiments.oracles import judge_spec
 from fastdime.experiments.truth import Progress, yes
 from fastdime.pixels import to_integers
-from fastdime.training.augment import Augment
-from fastdime.training.classifying import Classifying
 from fastdime.training.pictures import Pictures, split
 from fastdime.training.run import train
-from fastdime.training.settings import TrainSettings
+from fastdime.validation.task_models import MODELS, model_settings, model_task
 
 TRAIN, TEST = 2000, 600  # images
 TRAIN_SEED, UNBIASED_SEED, BIASED_SEED = 41_000, 42_000, 43_000
-SETTINGS = TrainSettings(
-    steps=500, batch_size=32, learning_rate=3e-3, warmup=100, ema=0.99, validate_every=50
-)
+RECIPE = MODELS["small"]
+SETTINGS = model_settings(RECIPE, 0, TRAIN)
 SCORES = ("auroc_k", "auroc_u", "mad", "md_with", "md_without", "placebo_mad")
 BATCH = 200
 Row = dict[str, Any]
@@ -60,7 +56,7 @@ def _network(name: str, k: float, seed: int, out: Path) -> ImageClassifier:
     images = phantom(name).images(TRAIN_SEED + seed, range(TRAIN), k)
     pictures = Pictures(to_integers(images.x).to(torch.uint8), 8, images.task.float())
     training, validation = split(pictures, 0.1, seed)
-    task = Classifying(training, validation, judge_spec(name), Augment(shift=3))
+    task = model_task(RECIPE, training, validation)
     return load_classifier(train(task, SETTINGS.model_copy(update={"seed": seed}), out).folder)
 
 

@@ -51,7 +51,7 @@ class Chosen:
 
 def choose(table: Table, choice: Choice, seed: int) -> Chosen:
     """Choose the rows to train on; rows of the split test are never among them."""
-    table = _where(table, choice.where) if choice.where else table
+    table = table.where(choice.where) if choice.where else table
     everything, blank = len(table), 0
     table = table.take(row for row, part in enumerate(_parts(table, choice.split)) if part)
     unsplit = everything - len(table)
@@ -76,16 +76,6 @@ def choose(table: Table, choice: Choice, seed: int) -> Chosen:
 
 def _rows(parts: Sequence[str], name: str) -> list[int]:
     return [row for row, part in enumerate(parts) if part == name]
-
-
-def _where(table: Table, condition: str) -> Table:
-    name, equals, wanted = condition.partition("=")
-    if not equals:
-        raise InputError(expected("--where", "COLUMN=VALUE", repr(condition)))
-    kept = _rows(table.text(name), wanted)
-    if not kept:
-        raise DataError(expected(f"--where {condition}", "at least one such row", "none"))
-    return table.take(kept)
 
 
 def _parts(table: Table, column: str | None) -> Sequence[str]:

@@ -75,17 +75,12 @@ class Classifying:
 
     def draw(self, rows: Tensor, random: torch.Generator) -> tuple[Tensor, ...]:
         """Return changed images, labels and the level that the network is told, for an update."""
-        labels = self.train.labels[rows]
-        x = self.augment(self.train.x(rows), labels, random)
-        return x, labels, torch.randint(self.levels, (len(x),), generator=random)
+        return self._batch(self.train.x(rows), self.train.labels[rows], random)
 
     def loss(self, model: nn.Module, *batch: Tensor) -> Tensor:
         """Cross entropy of each image, on logits."""
         x, labels, times = batch
-        soft = labels * (1 - 2 * self.smoothing) + self.smoothing
-        logits = self._logits(model, x, times)
-        entropy = binary_cross_entropy_with_logits(logits, soft.to(logits), reduction="none")
-        return self._weight(labels).to(logits) * entropy
+        return self._entropy(self._logits(model, x, times), labels)
 
     @torch.no_grad()
     def validate(self, model: nn.Module) -> dict[str, float]:
@@ -95,7 +90,7 @@ class Classifying:
         logits, labels = self._valid_logits(model), self.valid.labels
         if not bool(logits.isfinite().all()):
             return dict.fromkeys(("loss", "accuracy", "auroc"), math.nan)  # the loop says what to do
-        entropy = self._weight(labels) * binary_cross_entropy_with_logits(logits, labels, reduction="none")
+        entropy = self._valid_weight() * binary_cross_entropy_with_logits(logits, labels, reduction="none")
         return {
             "loss": float(entropy.mean()),
             "accuracy": float(((logits > 0) == (labels > 0.5)).float().mean()),
@@ -111,6 +106,21 @@ class Classifying:
             there = (labels == label).nonzero()[:, 0]
             rows.append(self.valid.x(there[wrong[there].argsort()[:SHOWN]]))
         return sheet(rows)
+
+    def _batch(self, x: Tensor, labels: Tensor, random: torch.Generator) -> tuple[Tensor, ...]:
+        return (
+            self.augment(x, labels, random),
+            labels,
+            torch.randint(self.levels, (len(x),), generator=random),
+        )
+
+    def _entropy(self, logits: Tensor, labels: Tensor) -> Tensor:
+        soft = labels * (1 - 2 * self.smoothing) + self.smoothing
+        entropy = binary_cross_entropy_with_logits(logits, soft.to(logits), reduction="none")
+        return self._weight(labels).to(logits) * entropy
+
+    def _valid_weight(self) -> Tensor:
+        return self._weight(self.valid.labels)
 
     def _weight(self, labels: Tensor) -> Tensor:
         if not self.balance:

@@ -1,0 +1,271 @@
+"""The audit: make the pictures, ask the models, weigh the answers, write everything down."""
+
+import math
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from fastdime import __version__
+from fastdime.audit.answers import EDIT, KINDS, ORIGINAL, Answers, read_answers
+from fastdime.audit.effects import Effects, Numbers
+from fastdime.audit.generator import Oracle, collateral, compliance, complied, self_tests
+from fastdime.audit.models import Audited, open_audited
+from fastdime.audit.pictures import Album, Show, Studio
+from fastdime.audit.request import AuditRequest
+from fastdime.audit.schema import Audit, Generator
+from fastdime.audit.weighing import Rules, Subjects, Weighed, adjusted
+from fastdime.bundles import Bundle, load_bundle
+from fastdime.classifiers.load import load_classifier
+from fastdime.counterfactuals.explainer import Explainer
+from fastdime.data.splits import NONE, groups_of, has
+from fastdime.data.table import PATIENT, Table, read_table
+from fastdime.errors import DataError, InputError, expected
+from fastdime.pipeline.options import RunOptions, moved, run_options
+from fastdime.runs import file_stem
+
+CSV = (".csv", ".tsv", ".parquet")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One shortcut: its pictures if they were made here, who its images are, and each model's answers."""
+
+    column: str
+    album: Album | None
+    subjects: Subjects
+    shortcut: Numbers
+    ids: tuple[str, ...]
+    generator: Generator
+    warnings: tuple[str, ...]
+    answers: dict[str, Answers] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Found:
+    """An audit with what its tables are made of."""
+
+    audit: Audit
+    asked: tuple[Asked, ...]
+    effects: dict[tuple[str, str, str], Effects]  # by shortcut, model and output
+
+
+def audit(request: AuditRequest, models: Mapping[str, object], out: str | Path, show: Show) -> Found:
+    """Audit models for shortcuts; called again, it goes on where it stopped.
+
+    Args:
+        models: by name: what `open_audited` opens, or a table of answers.
+        out: folder for all pictures; the caller writes the results there, see `fastdime.audit.output`.
+    """
+    table = open_data(request)
+    shortcuts = []
+    for column, bundle in request.shortcuts.items():
+        chosen, warnings = _labelled(table, column)
+        if bundle is None:
+            shortcuts.append(_without_pictures(chosen, column, request, warnings))
+        else:
+            shortcuts.append(
+                _with_pictures(chosen, column, load_bundle(bundle), request, Path(out), warnings, show)
+            )
+    for name, source in models.items():
+        for each in shortcuts:
+            each.answers[name] = _answers(name, source, each, show)
+    return weigh_all(request, len(table), shortcuts)
+
+
+def open_data(request: AuditRequest) -> Table:
+    """Read the table, and check that its columns are there before anything is made."""
+    table = read_table(request.data, root=request.root, group=_named(request.group))
+    table = table.where(request.where) if request.where else table
+    for column in (*request.by, *([request.task] if request.task else [])):
+        table.text(column)
+    groups_of(table, request.group)
+    if request.task:
+        table.binary(request.task)
+    return table.head(request.limit) if request.limit else table
+
+
+def _named(group: str | None) -> str | None:
+    return None if group == NONE else group
+
+
+def _labelled(table: Table, column: str) -> tuple[Table, list[str]]:
+    values = table.binary(column)
+    kept = [row for row, value in enumerate(values) if not math.isnan(value)]
+    if not any(values[row] == 1 for row in kept):
+        got = f"none in {len(kept)} labelled images"
+        raise DataError(expected(f"column {column!r}", "images that show the shortcut (1)", got, "add some"))
+    warnings = []
+    if blank := len(table) - len(kept):
+        warnings.append(f"{column}: {blank} of {len(table)} images have no label and are left out")
+    if all(values[row] == 1 for row in kept):
+        warnings.append(f"{column}: all images show the shortcut, so it is only removed, never added")
+    return table.take(kept), warnings
+
+
+def _subjects(table: Table, request: AuditRequest, found: Numbers | None) -> Subjects:
+    grouped = request.group != NONE and (request.group is not None or has(table, PATIENT))
+    return Subjects(
+        groups=list(groups_of(table, request.group)) if grouped else None,
+        task=np.array(table.binary(request.task)) if request.task else None,
+        complied=found,
+        by={column: table.text(column) for column in request.by},
+    )
+
+
+def _without_pictures(table: Table, column: str, request: AuditRequest, warnings: list[str]) -> Asked:
+    shown = np.array(table.binary(column))
+    card = _card(column, None, request, {}, shown)
+    warnings.append(f"{column}: no bundle, so compliance, collateral change and self-tests are not known")
+    return Asked(column, None, _subjects(table, request, None), shown, table.ids, card, tuple(warnings))
+
+
+def _with_pictures(
+    table: Table,
+    column: str,
+    bundle: Bundle,
+    request: AuditRequest,
+    out: Path,
+    warnings: list[str],
+    show: Show,
+) -> Asked:
+    explainer = moved(Explainer.from_bundle(bundle, request.method, **request.settings), request.device)
+    folder = out / file_stem(column)
+    names = {"method": request.method, "denoiser": bundle.name, "classifier": bundle.name}
+    controls = len(table) if request.controls is None else min(request.controls, len(table))
+    studio = Studio(table, column, explainer, names, folder, _options(request), controls, show)
+    album = studio.make()
+    table = _kept(table, album.ids)
+    shown = np.array(table.binary(column))
+    oracle = _oracle(request, bundle)
+    found = complied(album, oracle, shown)
+    subjects = _subjects(table, request, found)
+    groups = None if subjects.groups is None else list(subjects.groups)
+    others = {name: bundle.oracle(name) for name in bundle.oracles if name not in ("shortcut", "complete")}
+    card = _card(column, bundle.name, request, explainer.resolved.model_dump(mode="json"), shown).model_copy(
+        update={
+            "failed": len(album.pairs.failed),
+            "compliance": compliance(oracle, found, shown, groups),
+            "collateral": collateral(album, others, groups),
+            "self_tests": self_tests(album),
+        }
+    )
+    return Asked(column, album, subjects, shown, album.ids, card, (*warnings, *_doubts(card, album)))
+
+
+def _options(request: AuditRequest) -> RunOptions:
+    size = "auto" if request.batch_size is None else request.batch_size
+    return run_options(batch_size=size, size=request.size, convert=request.convert, root=request.root)
+
+
+def _kept(table: Table, ids: Sequence[str]) -> Table:
+    """Bring the rows of a table into the order of the images that have an edit."""
+    rows = {name: row for row, name in enumerate(table.ids)}
+    return table.take(rows[name] for name in ids)
+
+
+def _oracle(request: AuditRequest, bundle: Bundle) -> Oracle:
+    if request.oracle is not None:
+        return Oracle(request.oracle, load_classifier(request.oracle), True)
+    if "shortcut" in bundle.oracles:
+        return Oracle(f"{bundle.name}/shortcut", bundle.oracle("shortcut"), True)
+    return Oracle(f"{bundle.name}, the guide itself", bundle.classifier, False)
+
+
+def _card(
+    column: str, bundle: str | None, request: AuditRequest, settings: dict[str, object], shown: Numbers
+) -> Generator:
+    return Generator(
+        shortcut=column,
+        bundle=bundle,
+        method=request.method if bundle else None,
+        settings=settings,
+        folder=file_stem(column),
+        images=len(shown),
+        removals=int((shown == 1).sum()),
+        additions=int((shown == 0).sum()),
+        failed=0,
+        compliance=None,
+        collateral={},
+        self_tests=(),
+    )
+
+
+def _doubts(card: Generator, album: Album) -> Iterator[str]:
+    """Say what should make one careful about the edits."""
+    name = card.shortcut
+    if album.pairs.failed:
+        yield f"{name}: {len(album.pairs.failed)} images could not be edited, such as {album.pairs.failed[0]}"
+    if card.compliance is not None and not card.compliance.independent:
+        yield f"{name}: no independent oracle; whether the shortcut went or came is the guide's own word"
+    for direction in ("removed", "added"):
+        share = getattr(card.compliance, direction).value if card.compliance else None
+        if share is not None and share < 0.8:
+            yield f"{name}: the oracle sees the shortcut {direction} in only {share:.0%} of the images"
+    for test in card.self_tests:
+        if not test.passed:
+            yield f"{name}: self-test {test.name!r} failed: {test.text}: {test.value:g}, limit {test.limit:g}"
+
+
+def _answers(name: str, source: object, each: Asked, show: Show) -> Answers:
+    if isinstance(source, str | Path) and Path(source).suffix.lower() in CSV:
+        return read_answers(source, each.ids)
+    if each.album is None:
+        wanted = "a table of answers, or a bundle to make the pictures that the model is asked about"
+        raise InputError(expected(f"model {name}", wanted, "neither", "give --bundle"))
+    shape = tuple(each.album.read(ORIGINAL, 0).shape)
+    model = open_audited(source, name, shape=(shape[0], shape[1], shape[2]))
+    return ask_album(model, each.album, show)
+
+
+def ask_album(model: Audited, album: Album, show: Show) -> Answers:
+    """Ask a model about all pictures."""
+    rows = {kind: album.rows_with(kind) for kind in KINDS}
+    total, done = sum(map(len, rows.values())), 0
+    logits = {}
+    with show(f"answers of {model.name}") as progress:
+        for kind in (kind for kind in KINDS if rows[kind]):
+            found = np.full((len(album.ids), len(model.outputs)), np.nan)
+            for some, x in album.batches(kind):
+                found[some] = model.ask(x)
+                done += len(some)
+                progress(done, total)
+            logits[kind] = found
+    return Answers(album.ids, model.outputs, logits)
+
+
+def weigh_all(request: AuditRequest, images: int, shortcuts: Sequence[Asked]) -> Found:
+    """Weigh every output of every model for every shortcut; all of them count as questions."""
+    rules = Rules(request.margin, request.alpha, request.seed)
+    weighed: dict[tuple[str, str, str], Weighed] = {}
+    for each in shortcuts:
+        for model, answers in each.answers.items():
+            _check_answers(model, answers)
+            for number, output in enumerate(answers.outputs):
+                effects = Effects.of(answers, number, each.shortcut.tolist())
+                weighed[each.column, model, output] = Weighed.of(effects, each.subjects, rules)
+    chances = adjusted(list(weighed.values()))
+    rows = [one.row(*key, p) for (key, one), p in zip(weighed.items(), chances, strict=True)]
+    result = Audit(
+        versions={"fastdime": __version__, "torch": str(torch.__version__)},
+        data=os.fspath(request.data),
+        images=images,
+        task=request.task,
+        group=_named(request.group) or (PATIENT if any(a.subjects.groups for a in shortcuts) else None),
+        by=request.by,
+        margin=request.margin,
+        alpha=request.alpha,
+        seed=request.seed,
+        generators=tuple(each.generator for each in shortcuts),
+        rows=tuple(rows),
+        warnings=tuple(warning for each in shortcuts for warning in each.warnings),
+    )
+    return Found(result, tuple(shortcuts), {key: one.effects for key, one in weighed.items()})
+
+
+def _check_answers(model: str, answers: Answers) -> None:
+    if EDIT not in answers.logits:
+        raise DataError(expected(f"answers of {model}", "some about counterfactuals", "none"))

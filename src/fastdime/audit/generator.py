@@ -1,0 +1,112 @@
+"""Is the generator to be trusted: did the shortcut go or come, what else changed, does it pass its tests."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fastdime.audit.answers import EDIT, ORIGINAL
+from fastdime.audit.effects import Numbers
+from fastdime.audit.pictures import BACK, NULL, Album
+from fastdime.audit.schema import Compliance, Interval, SelfTest
+from fastdime.metrics.closeness import changed_area, l1
+from fastdime.metrics.statistics import mean_interval
+from fastdime.scores import log_odds, probabilities
+from fastdime.types import Classifier
+
+SEEN = 0.02  # a pixel that changes by more, on the scale from 0 to 1, has changed for a person
+NULL_LIMIT = 0.03  # largest mean change of a pixel by a chain without guidance
+Judge = Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Oracle:
+    """Who says whether the shortcut shows; `independent` unless it guided the edits itself."""
+
+    name: str
+    classifier: Classifier
+    independent: bool
+
+
+def complied(album: Album, oracle: Oracle, has: Numbers) -> Numbers:
+    """Return 1 for each image in whose edit the oracle sees the shortcut gone, or come; 0 otherwise."""
+    sees = asked(album, EDIT, lambda x: _odds(oracle.classifier, x) > 0)
+    agrees: Numbers = (sees == 1 - has).astype(np.float64)
+    return agrees
+
+
+def compliance(oracle: Oracle, found: Numbers, has: Numbers, groups: list[str] | None) -> Compliance:
+    """Count how often the shortcut went, and how often it came."""
+    removed, added = (_mean(found, has == shown, groups) for shown in (1, 0))
+    return Compliance(oracle=oracle.name, independent=oracle.independent, removed=removed, added=added)
+
+
+def collateral(
+    album: Album, others: Mapping[str, Classifier], groups: list[str] | None
+) -> dict[str, Interval]:
+    """Tell what else the edits change: pixels, their area, and the answers of other oracles."""
+    everywhere = np.ones(len(album.ids), dtype=bool)
+    pixels: dict[str, list[Tensor]] = {"change": [], "changed_area": []}
+    for rows, x_cf in album.batches(EDIT):
+        x = album.stack(ORIGINAL, rows)
+        pixels["change"].append(l1(x, x_cf))
+        pixels["changed_area"].append(changed_area(x, x_cf, SEEN))
+    found = {name: torch.cat(parts).double().numpy() for name, parts in pixels.items()}
+    for name, other in others.items():
+        judge = partial(_chance, other)
+        before, after = (asked(album, kind, judge) for kind in (ORIGINAL, EDIT))
+        found[f"{name}_oracle"] = np.abs(after - before)
+    return {name: _mean(values, everywhere, groups) for name, values in found.items()}
+
+
+def asked(album: Album, kind: str, judge: Judge) -> Numbers:
+    """Ask about all pictures of a kind; NaN where there is none."""
+    answers = np.full(len(album.ids), np.nan)
+    with torch.no_grad():
+        for rows, x in album.batches(kind):
+            answers[rows] = judge(x).double().numpy()
+    return answers
+
+
+def self_tests(album: Album) -> tuple[SelfTest, ...]:
+    """Test the generator on what it should leave alone."""
+    tests = []
+    if album.rows_with(NULL):
+        change = _difference(album, NULL, ORIGINAL)
+        text = "the chain without guidance returns the image (mean change of a pixel, 0 to 1)"
+        tests.append(_test("null edit", change, NULL_LIMIT, text))
+    if album.rows_with(BACK):
+        there = _difference(album, EDIT, ORIGINAL, BACK)
+        text = "remove then add, or add then remove, returns nearer to the image than the edit was"
+        tests.append(_test("way back", _difference(album, BACK, ORIGINAL), there, text))
+    return tuple(tests)
+
+
+def _test(name: str, value: float, limit: float, text: str) -> SelfTest:
+    return SelfTest(name=name, passed=value <= limit, value=round(value, 5), limit=round(limit, 5), text=text)
+
+
+def _difference(album: Album, kind: str, other: str, where: str = "") -> float:
+    """Return the mean difference of two kinds of pictures, over images that have the first (and `where`)."""
+    rows = [row for row in album.rows_with(kind) if not where or row in set(album.rows_with(where))]
+    parts = [l1(album.stack(kind, [row]), album.stack(other, [row])) for row in rows]
+    return float(torch.cat(parts).mean())
+
+
+def _mean(values: Numbers, where: NDArray[np.bool_], groups: list[str] | None) -> Interval:
+    shown = where & ~np.isnan(values)
+    chosen = None if groups is None else [group for group, kept in zip(groups, shown, strict=True) if kept]
+    return Interval.of(mean_interval(values[shown], chosen))
+
+
+def _odds(classifier: Classifier, x: Tensor) -> Tensor:
+    logits = classifier.logits(x, torch.zeros(len(x), dtype=torch.int64))
+    return log_odds(logits, torch.ones(len(x), dtype=torch.int64))
+
+
+def _chance(classifier: Classifier, x: Tensor) -> Tensor:
+    return probabilities(classifier.logits(x, torch.zeros(len(x), dtype=torch.int64)))[:, 1]

@@ -1,0 +1,132 @@
+"""What lies in the folder of an audit: audit.json, the effects on each image, and the doses."""
+
+import csv
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fastdime.audit.schema import AUDIT_FILE, EFFECTS_FILE, Audit, Row
+from fastdime.configs import checked
+from fastdime.errors import DataError, InputError, expected
+from fastdime.report.dose import Dose, json_of, read_dose
+
+KEYS = ("shortcut", "model", "output", "id", "has", "p_before", "p_after", "change")  # cannot be missing
+NUMBERS = ("p_before", "p_after", "p_placebo", "p_truth", "change", "effect")  # in the order of Change
+Key = tuple[str, str]  # model and output
+
+
+@dataclass(frozen=True)
+class Change:
+    """What the edit did to one output; None where a picture or number is not there."""
+
+    before: float | None
+    after: float | None
+    placebo: float | None
+    truth: float | None
+    change: float | None
+    effect: float | None
+
+
+@dataclass(frozen=True)
+class Subject:
+    """One image of a shortcut.
+
+    Attributes:
+        has: whether it shows the shortcut, so that the edit removed it.
+        facts: other things to tell: task, whether the oracle agreed, and columns of `by`.
+        changes: by model and output.
+    """
+
+    image_id: str
+    has: bool
+    group: str
+    facts: Mapping[str, str]
+    changes: dict[Key, Change] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class AuditFolder:
+    """An audit with its images; `subjects` are by shortcut and id, and `notes` say what is missing."""
+
+    path: Path
+    audit: Audit
+    subjects: Mapping[str, Mapping[str, Subject]]
+    dose: Dose | None
+    notes: tuple[str, ...]
+
+    def leading(self, shortcut: str) -> Row | None:
+        """Return the row of a shortcut with the largest effect, by which its images are ranked."""
+        rows = [row for row in self.audit.rows if row.shortcut == shortcut]
+        return max(rows, key=lambda row: -2 if row.effect.value is None else row.effect.value, default=None)
+
+
+def read_folder(run: Path) -> AuditFolder:
+    """Read everything but the pictures.
+
+    Raises:
+        InputError: the folder is not there, or has no audit.json.
+        DataError: a file is broken; one sentence that names it.
+    """
+    audit = read_audit(run)
+    path = run / EFFECTS_FILE
+    if not path.is_file():
+        note = f"{EFFECTS_FILE} is no longer in the folder of the audit, so no images are shown."
+        return AuditFolder(run, audit, {}, read_dose(run), (note,))
+    return AuditFolder(run, audit, _subjects(path, audit), read_dose(run), ())
+
+
+def read_audit(run: Path) -> Audit:
+    """Read audit.json."""
+    path = run / AUDIT_FILE
+    if not path.is_file():
+        got = f"no {AUDIT_FILE} in it" if run.is_dir() else "no such folder"
+        raise InputError(expected(str(run), "the folder of an audit", got, "check the path"))
+    return checked(Audit, json_of(path), str(path), DataError)
+
+
+def _subjects(path: Path, audit: Audit) -> dict[str, dict[str, Subject]]:
+    found: dict[str, dict[str, Subject]] = {}
+    for number, row in _lines(path):
+        place = f"{path} line {number}"
+        known = found.setdefault(row["shortcut"], {})
+        subject = known.setdefault(row["id"], _subject(row, audit, place))
+        subject.changes[row["model"], row["output"]] = Change(
+            *(_number(row, name, place) for name in NUMBERS)
+        )
+    return found
+
+
+def _lines(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
+    """Yield the rows of effects.csv as texts."""
+    try:
+        with path.open(encoding="utf-8", errors="surrogateescape", newline="") as file:
+            reader = csv.DictReader(file, restval="")
+            missing = [name for name in KEYS if name not in (reader.fieldnames or ())]
+            if missing:
+                got = f"no column {missing[0]!r}"
+                raise DataError(expected(str(path), "what fastdime audit writes", got, "audit again"))
+            for row in reader:
+                yield reader.line_num, {name: text for name, text in row.items() if name is not None}
+    except (OSError, csv.Error) as error:
+        raise DataError(expected(str(path), "a table", error, "audit again")) from None
+
+
+def _subject(row: Mapping[str, str], audit: Audit, place: str) -> Subject:
+    facts = {audit.task: row["task"]} if audit.task and row.get("task") else {}
+    facts |= {name: row[name] for name in audit.by if row.get(name)}
+    if row.get("complied"):
+        facts["oracle agrees"] = "yes" if _number(row, "complied", place) else "no"
+    return Subject(row["id"], _number(row, "has", place) == 1, row.get("group", ""), facts)
+
+
+def _number(row: Mapping[str, str], name: str, place: str) -> float | None:
+    """Read a number; None where it is blank."""
+    text = row.get(name, "")
+    if not text:
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        raise DataError(expected(f"{place}, {name}", "a number", repr(text), "audit again")) from None
+    return value if math.isfinite(value) else None
