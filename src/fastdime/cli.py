@@ -30,6 +30,8 @@ app.add_typer(cli_train.app, name="train")
 app.command()(cli_score.score)
 app.command()(cli_score.compare)
 app.command()(cli_audit.audit)
+app.command()(cli_audit.validate)
+app.command()(cli_audit.mitigate)
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Architecture = Annotated[

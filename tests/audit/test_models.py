@@ -83,6 +83,29 @@ def test_probabilities_of_many_classes_are_not_added_up(x: Tensor) -> None:
     np.testing.assert_allclose(found[0, :2], [np.log(1e6), -np.log(1e6)], rtol=1e-3)
 
 
+@pytest.mark.parametrize("kind", ["binary", "multilabel", "multiclass"])
+@pytest.mark.parametrize("output", ["logit", "probability"])
+def test_scores_are_the_answers_with_a_gradient(kind: Any, output: Any, x: Tensor) -> None:
+    network = small_cnn(3, 1 if kind == "binary" else 3, 8)
+    chance = nn.Softmax(1) if kind == "multiclass" else nn.Sigmoid()
+    source = nn.Sequential(network, chance) if output == "probability" else network
+    model = open_audited(source, kind=kind, output=output, shape=SHAPE)
+    assert model.scores is not None
+    images = x.clone().requires_grad_()
+    found = model.scores(images)
+    np.testing.assert_array_equal(found.detach(), model.ask(x))
+    [gradient] = torch.autograd.grad(found[:, -1].sum(), images)
+    assert gradient.flatten(1).any(1).all()
+
+
+def test_sure_classes_keep_their_gradient(x: Tensor) -> None:
+    model = open_audited(lambda images: 1e4 * means(images), kind="multiclass", shape=SHAPE)
+    assert model.scores is not None
+    images = x.clone().requires_grad_()
+    [gradient] = torch.autograd.grad(model.scores(images).sum(), images)
+    assert gradient.isfinite().all()
+
+
 def test_batches_and_order_do_not_matter(x: Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
     classifier = tiny.classifier(3, 4, kind="multiclass")
     model = open_audited(classifier, shape=SHAPE)
@@ -172,7 +195,7 @@ def test_files_and_functions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, x:
     path = onnx_files.write(tmp_path / "chest.onnx", module, batch=1, sides=(8, 8))
     path.with_suffix(".json").write_text(json.dumps({"kind": "multilabel", "size": 8}))
     model = open_audited(path, shape=(3, 16, 16))
-    assert (model.name, len(model.outputs)) == ("chest", 3)
+    assert (model.name, len(model.outputs), model.scores) == ("chest", 3, None)
     np.testing.assert_allclose(model.ask(x), module(x).detach(), atol=1e-5)
 
     save_classifier(

@@ -246,6 +246,12 @@ def test_only_what_is_there_is_shown(tmp_path: Path) -> None:
     assert "Warnings None." in body
 
 
+def test_columns_of_by_may_have_any_name(tmp_path: Path) -> None:
+    found = read(write_report(make_audit(tmp_path, Plan(by=("model", "id", "group")))).path)
+    assert sorted(map(str, cards(found))) == sorted(Plan().ids)
+    assert "patient: patient-3 effusion: 0 model: a id: a group: a" in found.text
+
+
 def test_an_audit_that_has_asked_nobody(tmp_path: Path) -> None:
     run = make_audit(tmp_path)
     audit = json.loads((run / "audit.json").read_bytes())
@@ -373,7 +379,10 @@ def test_what_cannot_be_reported(tmp_path: Path) -> None:
     assert later.endswith("audit.json: format: expected 1, got 2")
     (run / "audit.json").write_text(whole)
     table = (run / "effects.csv").read_text()
+    head = table.splitlines()[0]
     assert "got no column 'id'" in str(broken(run, "effects.csv", "shortcut,model,output\n"))
+    assert "line 2: expected 17 cells, got 3" in str(broken(run, "effects.csv", f"{head}\na,b,c\n"))
+    assert "expected last columns sex, got age" in str(broken(run, "effects.csv", head.replace("sex", "age")))
     bad = broken(run, "effects.csv", table.replace("0.800000", "much", 1))
     assert isinstance(bad, DataError)
     assert "effects.csv line 2, p_before: expected a number, got 'much'; audit again" in str(bad)

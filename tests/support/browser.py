@@ -115,6 +115,7 @@ def browser(folder: Path) -> Iterator[Page]:
     process = subprocess.Popen(
         ["bash", "-c", line, "browser", *words],
         pass_fds=(out_of_us, into_us),
+        env={**os.environ, "TMPDIR": str(folder)},  # where it leaves files behind
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )

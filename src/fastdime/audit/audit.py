@@ -60,16 +60,21 @@ def audit(request: AuditRequest, models: Mapping[str, object], out: str | Path, 
         models: by name: what `open_audited` opens, or a table of answers.
         out: folder for all pictures; the caller writes the results there, see `fastdime.audit.output`.
     """
-    table = open_data(request)
+    return audit_table(open_data(request), request, models, Path(out), show)
+
+
+def audit_table(
+    table: Table, request: AuditRequest, models: Mapping[str, object], out: Path, show: Show
+) -> Found:
+    """Audit models on a table that is open already."""
     shortcuts = []
     for column, bundle in request.shortcuts.items():
         chosen, warnings = _labelled(table, column)
         if bundle is None:
             shortcuts.append(_without_pictures(chosen, column, request, warnings))
         else:
-            shortcuts.append(
-                _with_pictures(chosen, column, load_bundle(bundle), request, Path(out), warnings, show)
-            )
+            opened = load_bundle(bundle)
+            shortcuts.append(_with_pictures(chosen, column, opened, request, out, warnings, show))
     for name, source in models.items():
         for each in shortcuts:
             each.answers[name] = _answers(name, source, each, show)
@@ -136,7 +141,7 @@ def _with_pictures(
     folder = out / file_stem(column)
     names = {"method": request.method, "denoiser": bundle.name, "classifier": bundle.name}
     controls = len(table) if request.controls is None else min(request.controls, len(table))
-    studio = Studio(table, column, explainer, names, folder, _options(request), controls, show)
+    studio = Studio(table, column, explainer, names, folder, run_options_of(request), controls, show)
     album = studio.make()
     table = _kept(table, album.ids)
     shown = np.array(table.binary(column))
@@ -156,7 +161,8 @@ def _with_pictures(
     return Asked(column, album, subjects, shown, album.ids, card, (*warnings, *_doubts(card, album)))
 
 
-def _options(request: AuditRequest) -> RunOptions:
+def run_options_of(request: AuditRequest) -> RunOptions:
+    """Return how the images of an audit are read and worked through."""
     size = "auto" if request.batch_size is None else request.batch_size
     return run_options(batch_size=size, size=request.size, convert=request.convert, root=request.root)
 

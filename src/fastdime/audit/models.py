@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from torch import Tensor, nn
 
 from fastdime.audit.answers import ONE_OUTPUT, Rows, check_outputs
 from fastdime.classifiers.load import load_outputs
+from fastdime.classifiers.onnx import OnnxNetwork
 from fastdime.classifiers.wrapper import SMALLEST, ImageClassifier
 from fastdime.errors import InputError, expected
 from fastdime.functions import names_function
@@ -32,11 +34,14 @@ class Audited:
         outputs: names of the columns of its answers.
         ask: takes images in [-1, 1], (n, c, h, w), and gives the log-odds of every output. A network of two
             classes has one output, class 1; with more classes each has log p / (1 - p).
+        scores: the same for some images at once, as a tensor through which gradients flow to the images; None
+            for an ONNX file, which has none.
     """
 
     name: str
     outputs: tuple[str, ...]
     ask: Callable[[Tensor], Rows]
+    scores: Callable[[Tensor], Tensor] | None = None
 
 
 def open_audited(
@@ -73,7 +78,8 @@ def open_audited(
     check_outputs(f"outputs of model {called}", names)
     if found is not None:
         _check_count(called, names, found)
-    return Audited(called, names, _Question(classifier, called, names))
+    scores = None if isinstance(classifier.module, OnnxNetwork) else partial(_scores, classifier)
+    return Audited(called, names, _Question(classifier, called, names), scores)
 
 
 def parse_model(text: str) -> tuple[str, str]:
@@ -134,15 +140,18 @@ class _Question:
 
 
 def _asked(classifier: ImageClassifier, x: Tensor, name: str) -> Rows:
-    place = _place(classifier.module)
-    times = torch.zeros(len(x), dtype=torch.int64, device=place)
     try:
         with torch.no_grad():
-            found = classifier.outputs(x.to(place), times).cpu().double()
+            answer: Rows = _scores(classifier, x).numpy()
     except InputError as error:
         raise InputError(f"model {name}: {error}") from error
-    answer: Rows = _log_odds(found, classifier).numpy()
     return answer
+
+
+def _scores(classifier: ImageClassifier, x: Float[Tensor, "n c h w"]) -> Float64[Tensor, "n m"]:
+    place = _place(classifier.module)
+    times = torch.zeros(len(x), dtype=torch.int64, device=place)
+    return _log_odds(classifier.outputs(x.to(place), times).cpu().double(), classifier)
 
 
 def _place(module: object) -> torch.device:
@@ -164,9 +173,9 @@ def _log_odds(found: Float64[Tensor, "n k"], classifier: ImageClassifier) -> Flo
 def _one_against_the_rest(logits: Float64[Tensor, "n k"]) -> Float64[Tensor, "n k"]:
     """Return log p / (1 - p) of each class."""
     log_p = logits.log_softmax(1)
-    odds = log_p - torch.log1p(-log_p.exp())
-    # Only the most probable class can be so near to 1 that 1 - p has no digits left.
+    # Only the most probable class can be so near to 1 that 1 - p has no digits and its logarithm no gradient.
     top = logits.argmax(1)
+    odds = log_p - torch.log1p(-log_p.scatter(1, top[:, None], -1.0).exp())
     return odds.scatter(1, top[:, None], log_odds(logits, top)[:, None])
 
 

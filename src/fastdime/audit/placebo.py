@@ -89,7 +89,8 @@ def _ground(weight: Tensor, image: Picture) -> Tensor:
 def _under(weight: Tensor, values: Tensor) -> Tensor:
     """Return the sum of values under the weights, for each shift of the weights."""
     product = torch.fft.rfft2(values) * torch.fft.rfft2(weight).conj()
-    return torch.fft.irfft2(product, s=weight.shape[2:])
+    sums: Tensor = torch.fft.irfft2(product, s=weight.shape[2:])
+    return sums
 
 
 def _cut(profile: Float[Tensor, "1 1 n"]) -> Float[Tensor, "1 1 n"]:

@@ -246,14 +246,23 @@ def over_null(problem: Problem, settings: GuidedSettings, edit: Edit, null: Edit
     work. There the input is changed by that difference, or covered and redrawn without guidance: the first is
     how something is added, the second how it is removed. The classifier tells which it was.
     """
-    mask = difference_mask(_blurred(null.x_cf), _blurred(edit.x_cf), settings.dilation, settings.threshold)
-    mask = mask & edit.mask
-    changed = torch.where(mask, (problem.x + edit.x_cf - null.x_cf).clamp(-1, 1), problem.x)
+    added = edit.x_cf - null.x_cf
+    lost = ~added.isfinite().flatten(1).all(1).view(-1, 1, 1, 1)  # one of the chains has diverged
+    added = torch.where(lost, 0.0, added)
+    mask = _moved(added, settings) & edit.mask
+    changed = torch.where(mask, (problem.x + added).clamp(-1, 1), problem.x)
     chain = chain_for_inpainting(problem.denoiser, settings.inpaint_chain, settings.inpaint_steps)
     start, noise = filled(problem.x, mask), problem.part("inpaint")
     redrawn = inpaint(chain, start, problem.x, mask, settings.inpaint_steps, noise)
     better = _odds(problem, redrawn) > _odds(problem, changed)
-    return Edit(torch.where(better.view(-1, 1, 1, 1), redrawn, changed), mask)
+    x_cf = torch.where(better.view(-1, 1, 1, 1), redrawn, changed)
+    return Edit(torch.where(lost, float("nan"), x_cf), mask)
+
+
+def _moved(added: Float[Tensor, "b c h w"], settings: GuidedSettings) -> Bool[Tensor, "b 1 h w"]:
+    """Mark where guidance was at work; nowhere in an image that it did not move at all."""
+    mask = difference_mask(torch.zeros_like(added), _blurred(added), settings.dilation, settings.threshold)
+    return mask & (added != 0).flatten(1).any(1).view(-1, 1, 1, 1)
 
 
 def _blurred(image: Float[Tensor, "b c h w"]) -> Float[Tensor, "b c h w"]:

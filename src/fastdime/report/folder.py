@@ -2,7 +2,7 @@
 
 import csv
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -87,8 +87,7 @@ def read_audit(run: Path) -> Audit:
 
 def _subjects(path: Path, audit: Audit) -> dict[str, dict[str, Subject]]:
     found: dict[str, dict[str, Subject]] = {}
-    for number, row in _lines(path):
-        place = f"{path} line {number}"
+    for place, row in _lines(path, audit.by):
         known = found.setdefault(row["shortcut"], {})
         subject = known.setdefault(row["id"], _subject(row, audit, place))
         subject.changes[row["model"], row["output"]] = Change(
@@ -97,24 +96,42 @@ def _subjects(path: Path, audit: Audit) -> dict[str, dict[str, Subject]]:
     return found
 
 
-def _lines(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
-    """Yield the rows of effects.csv as texts."""
+def _lines(path: Path, by: Sequence[str]) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield the rows of effects.csv as texts, with where they stand."""
     try:
         with path.open(encoding="utf-8", errors="surrogateescape", newline="") as file:
-            reader = csv.DictReader(file, restval="")
-            missing = [name for name in KEYS if name not in (reader.fieldnames or ())]
-            if missing:
-                got = f"no column {missing[0]!r}"
-                raise DataError(expected(str(path), "what fastdime audit writes", got, "audit again"))
-            for row in reader:
-                yield reader.line_num, {name: text for name, text in row.items() if name is not None}
+            reader = csv.reader(file)
+            names = _names(path, next(reader, []), by)
+            for cells in reader:
+                place = f"{path} line {reader.line_num}"
+                if len(cells) != len(names):
+                    got = f"{len(cells)}"
+                    raise DataError(expected(place, f"{len(names)} cells", got, "audit again"))
+                yield place, dict(zip(names, cells, strict=True))
     except (OSError, csv.Error) as error:
         raise DataError(expected(str(path), "a table", error, "audit again")) from None
 
 
+def _names(path: Path, header: Sequence[str], by: Sequence[str]) -> list[str]:
+    """Mark the columns of `by`, so that one with the name of another column is not taken for it."""
+    first = len(header) - len(by)
+    names = [*header[:first], *map(_own, by)]
+    if missing := [name for name in KEYS if name not in header]:
+        got = f"no column {missing[0]!r}"
+        raise DataError(expected(str(path), "what fastdime audit writes", got, "audit again"))
+    if [*header[first:]] != [*by]:
+        got = ", ".join(header[first:])
+        raise DataError(expected(str(path), f"last columns {', '.join(by)}", got, "audit again"))
+    return names
+
+
+def _own(name: str) -> str:
+    return f"by {name}"
+
+
 def _subject(row: Mapping[str, str], audit: Audit, place: str) -> Subject:
     facts = {audit.task: row["task"]} if audit.task and row.get("task") else {}
-    facts |= {name: row[name] for name in audit.by if row.get(name)}
+    facts |= {name: row[_own(name)] for name in audit.by if row[_own(name)]}
     if row.get("complied"):
         facts["oracle agrees"] = "yes" if _number(row, "complied", place) else "no"
     return Subject(row["id"], _number(row, "has", place) == 1, row.get("group", ""), facts)

@@ -127,7 +127,8 @@ def _mask(shelf: Shelf, place: Place) -> Picture:
         return shelf.gap("Mask", place.mask, error)
     share = f"{100 * float(mask.float().mean()):.0f} %"
     alt = f"Mask of {place.image_id}: {share} of the image may change"
-    return shelf.put("Mask", alt, shown(mask.numpy() * 2.0 - 1))
+    title = "Mask: everything" if bool(mask.all()) else "Mask" if bool(mask.any()) else "Mask: nothing"
+    return shelf.put(title, alt, shown(mask.numpy() * 2.0 - 1))
 
 
 def plain(shelf: Shelf, title: str, alt: str, path: Path, size: int | None = None) -> Picture:
