@@ -33,7 +33,7 @@ MASKED = {
     "l1": [0.2, 0.4, 0.6],
     "dilation": [3],
 }
-# Without a mask the distance alone holds an image: more of it where the shortcut goes than where it comes.
+# The chains have no mask, so the distance holds them: more where the shortcut goes than where it comes.
 NULL = {
     "steps": [50],
     "tau": [30],

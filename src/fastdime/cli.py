@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from fastdime import __version__, cli_audit, cli_bundle, cli_data, cli_score, cli_train
+from fastdime import __version__, cli_audit, cli_bundle, cli_data, cli_report, cli_score, cli_train
 from fastdime.errors import FastdimeError
 from fastdime.terminal import interrupt_later, print_numbers, print_rows, progress_of
 
@@ -32,6 +32,7 @@ app.command()(cli_score.compare)
 app.command()(cli_audit.audit)
 app.command()(cli_audit.validate)
 app.command()(cli_audit.mitigate)
+app.command()(cli_report.report)
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Architecture = Annotated[
@@ -213,28 +214,42 @@ def show(
 
 @app.command()
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for data, run and picture.")] = Path("demo"),
-    phantom: Annotated[str, typer.Option(help="A bundle: see `fastdime bundle list`.")] = "chest-pacemaker",
-    n: Annotated[int, typer.Option(min=2, help="How many images.")] = 24,
-    method: Annotated[str, typer.Option(help="See `fastdime methods`.")] = "fastdime",
+    out: Annotated[Path, typer.Option(help="Folder for data, audit, report and picture.")] = Path("demo"),
+    phantom: Annotated[str, typer.Option(help="One that has task models to audit.")] = "chest-pacemaker",
+    n: Annotated[int, typer.Option(min=2, help="How many images.")] = 40,
+    method: Annotated[str, typer.Option(help="See `fastdime methods`.")] = "fastdime-null",
     as_json: Json = False,
 ) -> None:
-    """Make, score and draw shortcut counterfactuals of images whose exact counterfactual is known."""
+    """Audit three models that learned from planted correlations, beside the exact truth."""
     with interrupt_later():
+        from fastdime.audit.output import TABLE, table_row
         from fastdime.experiments.demo import COLUMNS
         from fastdime.experiments.demo import demo as run
         from fastdime.report.grid import draw_run
+        from fastdime.report.page import write_report
 
-    with progress_of("images") as progress:
-        rows = run(out, phantom, n, method, progress)
-    picture = draw_run(out / "run", out / "demo.png", 8, truth=out / "data")
+    story = run(out, phantom, n, method, progress_of)
+    picture = draw_run(story.run, out / "demo.png", 8, truth=story.data)
+    report = write_report(story.folder, out / "report.html").path
     if as_json:
-        print(json.dumps({"rows": rows, "picture": str(picture)}))
+        audit = story.audit.model_dump(mode="json")
+        files = {"picture": str(picture), "report": str(report)}
+        print(json.dumps({"rows": story.scores, "audit": audit, **files}))
         return
-    print_rows(rows, ("direction", "n", *COLUMNS, "seconds_per_image"))
+    print("How good the counterfactuals are, against the exact ones:")
+    print_rows(story.scores, ("direction", "n", *COLUMNS, "seconds_per_image"))
+    print(
+        "\nWhat they say of three models; kK learned where the pacemaker went with the disease in K percent:"
+    )
+    print_rows([table_row(row) for row in story.audit.rows], TABLE, left=("model", "output", "shortcut"))
+    for row in story.audit.rows:
+        print(f"{row.model}: {row.verdict}: {row.reason}.")
+    for warning in story.audit.warnings:
+        print(f"Warning: {warning}.")
     print(f"\nLook at {picture}: input, counterfactual, what changed, the mask, and the exact truth.")
-    command = f"fastdime explain --bundle {phantom} --data {out}/data/table.csv --method fastdime-2+"
-    print(f"Next: {command} --out {out}/run2")
+    command = f"fastdime audit --bundle {phantom} --data TABLE --shortcut COLUMN --model MODEL --out RUN"
+    print(f"Next, with a model of your own: {command}")
+    print(f"The report: {report}")
 
 
 @bench.command()

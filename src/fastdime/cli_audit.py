@@ -66,6 +66,9 @@ def audit(
     change: Change = None,
     oracle: Oracle = None,
     controls: Controls = None,
+    pictures: Annotated[
+        int, typer.Option(min=0, help="Images with SmoothGrad (and some with their path), for the report.")
+    ] = 8,
     margin: Margin = 0.05,
     alpha: Alpha = 0.05,
     fail_if: Annotated[
@@ -80,17 +83,22 @@ def audit(
     with interrupt_later():
         from fastdime.audit.audit import audit as run
         from fastdime.audit.conditions import failures, parse_condition
+        from fastdime.audit.exhibits import write_exhibits
         from fastdime.audit.models import parse_models
         from fastdime.audit.output import write_audit
 
     conditions = [parse_condition(text) for text in fail_if or []]
     models = parse_models(model or [])
-    found = run(_request(context), models, out, progress_of)
+    request = _request(context)
+    found = run(request, models, out, progress_of)
     path = write_audit(found, out)
+    missing = write_exhibits(found, request, models, out, progress_of)
     if as_json:
         print(found.audit.model_dump_json())
     else:
         _print(found.audit, out, path)
+    for sentence in missing:
+        print(f"fastdime: {sentence}", file=sys.stderr)
     if met := failures(conditions, found.audit.rows):
         for sentence in met:
             print(f"fastdime: {sentence}", file=sys.stderr)
@@ -137,7 +145,7 @@ def validate(
 
     ks = tuple(_percent(text) for text in k.split(","))
     wanted = Wanted(ks, seeds, (n, n_test, n_balanced), _rule(rule), recipe, truth)
-    _check_source(phantom, data, shortcut, task, truth)
+    _check_source(context, truth)
     if phantom is not None:
         context.params |= {"data": Path(phantom), "shortcut": ["shortcut"], "task": "task"}
         told = validate_phantom(phantom, wanted, _request(context), out, progress_of)
@@ -193,7 +201,7 @@ def mitigate(
     with interrupt_later():
         from fastdime.validation.mitigate import Repair, mitigate_phantom, mitigate_table
 
-    _check_source(phantom, data, shortcut, task, truth=False)
+    _check_source(context)
     names = tuple(name for name in ways.split(",") if name)
     repair = Repair(k, names, partners, n, n_balanced, recipe)
     if phantom is not None:
@@ -230,14 +238,20 @@ def _rule(text: str) -> "Rule":
     return rules[rules.index(text)]
 
 
-def _check_source(
-    phantom: str | None, data: Path | None, shortcut: list[str] | None, task: str | None, truth: bool
-) -> None:
+def _check_source(context: typer.Context, truth: bool = False) -> None:
+    """Refuse a command about both a phantom and a table, or about neither."""
+    phantom, data, task = (context.params[name] for name in ("phantom", "data", "task"))
+    shortcuts = len(context.params["shortcut"] or [])
+    command = str(context.info_name)
     if (phantom is None) == (data is None):
         got = "neither" if phantom is None else "both"
-        raise InputError(expected("validate", "a phantom, or --data with --task and --shortcut", got))
-    if data is not None and (task is None or len(shortcut or []) != 1):
-        raise InputError(expected("validate --data", "--task and one --shortcut", "none or more"))
+        raise InputError(expected(command, "a phantom, or --data with --task and --shortcut", got))
+    if data is not None and (task is None or shortcuts != 1):
+        got = f"{'no --task' if task is None else '--task'} and {shortcuts} --shortcut"
+        raise InputError(expected(f"{command} --data", "--task and one --shortcut", got))
+    if phantom is not None and (task is not None or shortcuts):
+        remedy = "a phantom has its own columns"
+        raise InputError(expected(f"{command} {phantom}", "no --task and no --shortcut", "one", remedy))
     if truth and phantom is None:
         raise InputError(expected("--truth", "a phantom, whose counterfactuals are known", "a table"))
 

@@ -52,7 +52,7 @@ def test_a_target_that_is_none() -> None:
         choose_target(torch.tensor([float("nan")]), before)
 
 
-@pytest.mark.parametrize("method", ["fastdime", "ace-l1", "fastdime-repaint"])
+@pytest.mark.parametrize("method", ["fastdime", "ace-l1", "fastdime-repaint", "fastdime-null"])
 def test_a_chain_that_is_too_short_is_told_before_the_work(method: str) -> None:
     short = tiny.denoiser().respaced(30)
     with pytest.raises(InputError, match="steps"):

@@ -8,7 +8,7 @@ from fastdime.counterfactuals.explainer import Explainer
 from fastdime.counterfactuals.guidance import class_loss, l1_gradient, l2_gradient, perceptual_gradient
 from fastdime.counterfactuals.ladder import climb, settle
 from fastdime.counterfactuals.loop import Edit
-from fastdime.counterfactuals.masks import difference_map, difference_mask, dilate, top_mask
+from fastdime.counterfactuals.masks import difference_map, difference_mask, dilate, grown, top_mask
 from fastdime.counterfactuals.methods import METHODS, PRESETS, settings_for
 from fastdime.counterfactuals.problem import Problem
 from fastdime.counterfactuals.targets import choose_target
@@ -39,6 +39,19 @@ def test_dilation_spreads_the_maximum() -> None:
     spot[0, 0, 2, 2] = 0.5
     assert dilate(spot, 3)[0, 0, 1:4, 1:4].eq(0.5).all()
     assert dilate(spot, 3).sum() == 4.5
+
+
+def test_a_mask_grows_along_what_is_faint() -> None:
+    """Round corners and over diagonals, but not across a gap; each image for itself."""
+    picture = torch.zeros(2, 1, 4, 6)
+    picture[0, 0, 0, :3] = picture[0, 0, 1, 3] = picture[0, 0, 2, 3] = 0.2
+    picture[0, 0, 2, 5] = 0.4
+    strong = picture.clone()
+    strong[0, 0, 0, 0] = 0.5
+    assert torch.equal(grown(strong, 0.5, 0.2)[0], (picture[0] > 0) & (picture[0] < 0.4))
+    assert not grown(picture, 0.5, 0.2).any()
+    assert grown(strong, 0.5, 0.3).sum() == 1
+    assert torch.equal(grown(strong[:1], 0.5, 0.2), grown(strong, 0.5, 0.2)[:1])
 
 
 def test_ties_go_to_the_first_place() -> None:

@@ -83,17 +83,26 @@ def test_tuning_finds_the_better_settings() -> None:
 
 
 def test_demo(tmp_path: Path) -> None:
-    done = run("demo", "--n", "4", "--out", str(tmp_path / "demo"), "--json")
+    done = run("demo", "--n", "12", "--out", str(tmp_path / "demo"), "--json")
     assert done.code == 0, done.err
     result = json.loads(done.out)
-    assert sum(row["n"] for row in result["rows"]) == 4
+    assert sum(row["n"] for row in result["rows"]) == 12
     assert Path(result["picture"]).is_file()
-    again = run("demo", "--n", "4", "--out", str(tmp_path / "demo"))
+    assert Path(result["report"]).stat().st_size > 100_000
+    rows = {row["model"]: row for row in result["audit"]["rows"]}
+    assert rows["k100"]["verdict"] == "relies"
+    assert rows["k50"]["verdict"] != "relies"
+    for row in rows.values():
+        assert row["mad"]["value"] == pytest.approx(row["truth"]["mad"]["value"], abs=0.15)
+    again = run("demo", "--n", "12", "--out", str(tmp_path / "demo"))
     assert "oracle flip" in again.out
-    assert "Next: fastdime explain --bundle chest-pacemaker" in again.out
+    assert "k100: relies" in again.out
+    assert again.out.splitlines()[-1] == f"The report: {result['report']}"
     other = run("demo", "--n", "5", "--out", str(tmp_path / "demo"))
     assert other.code == 2
     assert other.err.count("\n") == 1
+    unknown = run("demo", "--phantom", "skin-ruler", "--out", str(tmp_path / "other"))
+    assert (unknown.code, unknown.err.count("\n")) == (2, 1)
 
 
 def test_a_preset_is_what_was_published(tmp_path: Path) -> None:

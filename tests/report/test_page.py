@@ -1,10 +1,7 @@
-import base64
-import io
 import json
 import random
 import re
 from collections import Counter
-from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
@@ -14,9 +11,9 @@ from PIL import Image
 from fastdime.errors import DataError, FastdimeError, InputError
 from fastdime.report import page
 from fastdime.report.page import write_report
-from fastdime.report.words import MINUS
 from fastdime.runs import file_stem, image_path, mask_path
 from support.audits import Plan, make_audit, noise
+from support.html import cards, pixels, read
 
 HOSTILE = (
     "<script>window.hacked=1</script>",
@@ -26,58 +23,6 @@ HOSTILE = (
     "\udce9 no text",
     "{{ 7 * 7 }}",
 )
-VOID = {"meta", "img", "input", "br", "link"}
-
-
-class Reader(HTMLParser):
-    """Collects tags and texts, and checks that tags are closed in order."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.open: list[str] = []
-        self.text = ""
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-        self.text += " "
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        if self.open[-1:] not in (["script"], ["style"]):
-            self.text += data
-
-    def all(self, tag: str, style: str = "") -> list[dict[str, str | None]]:
-        named = [given for name, given in self.tags if name == tag]
-        return [given for given in named if not style or style in (given.get("class") or "").split()]
-
-
-def read(path: Path) -> Reader:
-    reader = Reader()
-    reader.feed(path.read_text(encoding="utf8"))
-    assert not reader.open
-    reader.text = " ".join(reader.text.replace(MINUS, "-").split())
-    return reader
-
-
-def pixels(source: str | None) -> Image.Image:
-    assert source is not None
-    head, _, data = source.partition(",")
-    assert head == "data:image/png;base64"
-    image = Image.open(io.BytesIO(base64.b64decode(data)))
-    image.load()
-    return image
-
-
-def cards(found: Reader) -> list[str | None]:
-    return [card["data-id"] for card in found.all("li", "card")]
 
 
 def test_everything_stands_there_in_order(tmp_path: Path) -> None:

@@ -3,13 +3,15 @@
 The long form of the table has a row for each picture: `id`, `picture` (which kind it is), then one column an
 output. The short form has a row for each image and one output: `id`, `before`, `after`, and if there are any
 `placebo`, `null`, `reseed`, `truth`, `truth_placebo`. `path`, `file` and columns without a name are left out.
+In both a column `shortcut` may say which shortcut a row is about: so pictures.csv of an audit becomes a table
+of answers when a column for each output is added.
 """
 
 import csv
 import io
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,8 +26,8 @@ from fastdime.files import write_atomically
 
 ORIGINAL, EDIT = "original", "edit"
 KINDS = (ORIGINAL, EDIT, "null", "reseed", "placebo", "truth", "truth_placebo")
-ID, PICTURE = "id", "picture"
-IGNORED = ("path", "file", "")
+ID, PICTURE, SHORTCUT = "id", "picture", "shortcut"
+IGNORED = (SHORTCUT, "path", "file", "")
 RESERVED = (ID, PICTURE, *IGNORED)
 SYNONYMS = {"counterfactual": EDIT}  # in the column `picture`
 SHORT = {"before": ORIGINAL, "after": EDIT} | {kind: kind for kind in KINDS[2:]}  # columns of the short form
@@ -73,7 +75,27 @@ class Answers:
         return chances
 
 
-def read_answers(path: str | Path, ids: Sequence[str], *, logits: bool = False) -> Answers:
+@dataclass(frozen=True)
+class Scope:
+    """Which rows of a table of answers are asked for.
+
+    Attributes:
+        shortcut: where the table has a column `shortcut`, only rows that hold this.
+        needs_column: whether it must have that column, because several shortcuts are audited.
+        others: images that may be in the table and are left out, such as those without a label.
+    """
+
+    shortcut: str | None = None
+    needs_column: bool = False
+    others: Collection[str] = ()
+
+
+EVERYTHING = Scope()
+
+
+def read_answers(
+    path: str | Path, ids: Sequence[str], *, logits: bool = False, scope: Scope = EVERYTHING
+) -> Answers:
     """Read the answers of a model that was asked elsewhere; see the module for the two forms.
 
     A probability of 0 or 1 counts as SMALLEST or 1 - SMALLEST, because its log-odds would not be finite.
@@ -87,10 +109,11 @@ def read_answers(path: str | Path, ids: Sequence[str], *, logits: bool = False) 
         DataError: the table cannot be used; one sentence that names the file and the row.
     """
     _check_ids(ids)
-    sheet = _opened(Path(path))
+    sheet = open_answers(path)
     long = PICTURE in sheet.columns
     names = _outputs(sheet) if long else (ONE_OUTPUT,)
-    found = _filled(sheet, _long(sheet, names) if long else _short(sheet), ids, len(names), logits)
+    entries = _within(sheet, _long(sheet, names) if long else _short(sheet), scope, ids)
+    found = _filled(sheet, entries, ids, len(names), logits)
     missing = [name for name, row in zip(ids, found[ORIGINAL], strict=True) if math.isnan(row[0])]
     if missing:
         got = f"none of {missing[0]!r}" + (f" and {len(missing) - 1} more" if len(missing) > 1 else "")
@@ -161,7 +184,9 @@ class _Entry:
     columns: tuple[str, ...]
 
 
-def _opened(path: Path) -> Sheet:
+def open_answers(source: str | Path) -> Sheet:
+    """Read the cells of a table of answers; only its columns are checked."""
+    path = Path(source)
     if path.suffix.lower() not in (*DELIMITERS, PARQUET) or not path.is_file():
         got = repr(path.suffix) if path.exists() else "nothing there"
         kinds = ", ".join((*DELIMITERS, PARQUET))
@@ -198,6 +223,19 @@ def _short(sheet: Sheet) -> Iterator[_Entry]:
         raise DataError(unknown(f"{sheet.path}: column", strange[0], (ID, *SHORT, *filter(None, IGNORED))))
     for row in range(len(sheet.lines)):
         yield from (_Entry(row, SHORT[name], (name,)) for name in names)
+
+
+def _within(sheet: Sheet, entries: Iterator[_Entry], scope: Scope, ids: Collection[str]) -> Iterator[_Entry]:
+    """Yield the entries that are asked for."""
+    if scope.needs_column and SHORTCUT not in sheet.columns:
+        wanted = f"a column {SHORTCUT!r}, because more than one is audited"
+        raise DataError(expected(str(sheet.path), wanted, "none", "add it, as in pictures.csv"))
+    about = sheet.columns.get(SHORTCUT)
+    left_out = set(scope.others) - set(ids)
+    for entry in entries:
+        other = about is not None and scope.shortcut not in (None, about[entry.row])
+        if not other and sheet.columns[ID][entry.row] not in left_out:
+            yield entry
 
 
 def _filled(

@@ -3,18 +3,19 @@
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TypeGuard
 
 import numpy as np
 import torch
 
 from fastdime import __version__
-from fastdime.audit.answers import EDIT, KINDS, ORIGINAL, Answers, read_answers
+from fastdime.audit.answers import EDIT, KINDS, Answers, Scope, open_answers, read_answers
 from fastdime.audit.effects import Effects, Numbers
 from fastdime.audit.generator import Oracle, collateral, compliance, complied, self_tests
-from fastdime.audit.models import Audited, open_audited
-from fastdime.audit.pictures import Album, Show, Studio
+from fastdime.audit.models import Audited, Shape, open_audited
+from fastdime.audit.pictures import PLACEBO, Album, Show, Studio
 from fastdime.audit.request import AuditRequest
 from fastdime.audit.schema import Audit, Generator
 from fastdime.audit.weighing import Rules, Subjects, Weighed, adjusted
@@ -67,18 +68,54 @@ def audit_table(
     table: Table, request: AuditRequest, models: Mapping[str, object], out: Path, show: Show
 ) -> Found:
     """Audit models on a table that is open already."""
+    loaded = {source: load_bundle(source) for source in request.shortcuts.values() if source is not None}
+    bundles = {
+        column: None if source is None else loaded[source] for column, source in request.shortcuts.items()
+    }
+    # Pictures take long: what cannot be asked is told before any is made.
+    labelled = {column: _labelled(table, column) for column in bundles}
+    asked = _open_models(models, bundles)
     shortcuts = []
-    for column, bundle in request.shortcuts.items():
-        chosen, warnings = _labelled(table, column)
+    for column, bundle in bundles.items():
+        chosen, warnings = labelled[column]
         if bundle is None:
             shortcuts.append(_without_pictures(chosen, column, request, warnings))
         else:
-            opened = load_bundle(bundle)
-            shortcuts.append(_with_pictures(chosen, column, opened, request, out, warnings, show))
-    for name, source in models.items():
+            shortcuts.append(_with_pictures(chosen, column, bundle, request, out, warnings, show))
+    for name in models:
         for each in shortcuts:
-            each.answers[name] = _answers(name, source, each, show)
+            scope = Scope(each.column, len(shortcuts) > 1, table.ids)
+            each.answers[name] = _answers(asked[name, each.column], each, scope, show)
     return weigh_all(request, len(table), shortcuts)
+
+
+def _open_models(
+    models: Mapping[str, object], bundles: Mapping[str, Bundle | None]
+) -> dict[tuple[str, str], Audited | Path]:
+    """Open each model once for each size of image, and see that tables of answers are there."""
+    if not models and None in bundles.values():
+        raise InputError(
+            expected("audit", "a bundle to make pictures with, or a table of answers", "neither")
+        )
+    found: dict[tuple[str, str], Audited | Path] = {}
+    opened: dict[tuple[str, Shape], Audited] = {}
+    for name, source in models.items():
+        for column, bundle in bundles.items():
+            if is_table(source):
+                found[name, column] = open_answers(os.fspath(source)).path
+            elif bundle is None:
+                wanted = "a table of answers, or a bundle to make the pictures that the model is asked about"
+                raise InputError(expected(f"model {name}", wanted, "neither", "give --bundle"))
+            else:
+                key = name, (bundle.channels, bundle.size, bundle.size)
+                opened[key] = opened.get(key) or open_audited(source, name, shape=key[1])
+                found[name, column] = opened[key]
+    return found
+
+
+def is_table(source: object) -> TypeGuard[str | Path]:
+    """Tell a table of answers from a model."""
+    return isinstance(source, str | Path) and Path(source).suffix.lower() in CSV
 
 
 def open_data(request: AuditRequest) -> Table:
@@ -137,7 +174,7 @@ def _with_pictures(
     warnings: list[str],
     show: Show,
 ) -> Asked:
-    explainer = moved(Explainer.from_bundle(bundle, request.method, **request.settings), request.device)
+    explainer = explainer_of(bundle, request)
     folder = out / file_stem(column)
     names = {"method": request.method, "denoiser": bundle.name, "classifier": bundle.name}
     controls = len(table) if request.controls is None else min(request.controls, len(table))
@@ -159,6 +196,12 @@ def _with_pictures(
         }
     )
     return Asked(column, album, subjects, shown, album.ids, card, (*warnings, *_doubts(card, album)))
+
+
+def explainer_of(bundle: Bundle, request: AuditRequest) -> Explainer:
+    """Return what makes the edits, on the device of the request."""
+    explainer = Explainer.from_bundle(bundle, request.method, **request.settings)
+    return moved(replace(explainer, seed=request.seed), request.device)
 
 
 def run_options_of(request: AuditRequest) -> RunOptions:
@@ -216,14 +259,10 @@ def _doubts(card: Generator, album: Album) -> Iterator[str]:
             yield f"{name}: self-test {test.name!r} failed: {test.text}: {test.value:g}, limit {test.limit:g}"
 
 
-def _answers(name: str, source: object, each: Asked, show: Show) -> Answers:
-    if isinstance(source, str | Path) and Path(source).suffix.lower() in CSV:
-        return read_answers(source, each.ids)
-    if each.album is None:
-        wanted = "a table of answers, or a bundle to make the pictures that the model is asked about"
-        raise InputError(expected(f"model {name}", wanted, "neither", "give --bundle"))
-    shape = tuple(each.album.read(ORIGINAL, 0).shape)
-    model = open_audited(source, name, shape=(shape[0], shape[1], shape[2]))
+def _answers(model: Audited | Path, each: Asked, scope: Scope, show: Show) -> Answers:
+    if isinstance(model, Path):
+        return read_answers(model, each.ids, scope=scope)
+    assert each.album is not None
     return ask_album(model, each.album, show)
 
 
@@ -247,9 +286,11 @@ def weigh_all(request: AuditRequest, images: int, shortcuts: Sequence[Asked]) ->
     """Weigh every output of every model for every shortcut; all of them count as questions."""
     rules = Rules(request.margin, request.alpha, request.seed)
     weighed: dict[tuple[str, str, str], Weighed] = {}
+    warnings = [warning for each in shortcuts for warning in each.warnings]
     for each in shortcuts:
         for model, answers in each.answers.items():
             _check_answers(model, answers)
+            warnings += _gaps(f"{each.column}, {model}", answers)
             for number, output in enumerate(answers.outputs):
                 effects = Effects.of(answers, number, each.shortcut.tolist())
                 weighed[each.column, model, output] = Weighed.of(effects, each.subjects, rules)
@@ -267,7 +308,7 @@ def weigh_all(request: AuditRequest, images: int, shortcuts: Sequence[Asked]) ->
         seed=request.seed,
         generators=tuple(each.generator for each in shortcuts),
         rows=tuple(rows),
-        warnings=tuple(warning for each in shortcuts for warning in each.warnings),
+        warnings=tuple(warnings),
     )
     return Found(result, tuple(shortcuts), {key: one.effects for key, one in weighed.items()})
 
@@ -275,3 +316,17 @@ def weigh_all(request: AuditRequest, images: int, shortcuts: Sequence[Asked]) ->
 def _check_answers(model: str, answers: Answers) -> None:
     if EDIT not in answers.logits:
         raise DataError(expected(f"answers of {model}", "some about counterfactuals", "none"))
+
+
+def _gaps(place: str, answers: Answers) -> Iterator[str]:
+    """Say which pictures a model was not asked about."""
+    lacks = {kind: np.isnan(found[:, 0]) for kind, found in answers.logits.items()}
+    edit, total = lacks[EDIT], len(answers.ids)
+    placebo = lacks.get(PLACEBO, np.ones_like(edit))
+    if edit.any():
+        yield f"{place}: {edit.sum()} of {total} images have no answer about their edit and are left out"
+    if placebo.all():
+        yield f"{place}: no answers about placebo edits, so the effect is the whole change"
+    elif (placebo & ~edit).any():
+        count = (placebo & ~edit).sum()
+        yield f"{place}: {count} of {total} images have no answer about their placebo, and no effect"

@@ -1,5 +1,6 @@
 """Conditions under which a program that runs an audit is to fail, such as `effect>0.1`."""
 
+import math
 import operator
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -52,10 +53,7 @@ def parse_condition(text: str) -> Condition:
         raise InputError(unknown("--fail-if", name, (*NAMES, VERDICT)))
     if sign not in OPERATORS:
         raise InputError(expected("--fail-if", f"{name} with one of {', '.join(OPERATORS)}", repr(text)))
-    try:
-        limit = float(value)
-    except ValueError:
-        raise InputError(expected("--fail-if", "a number after the sign", repr(value))) from None
+    limit = _limit(value)
     return Condition(text, lambda row: _compared(_number(row, name), OPERATORS[sign], limit))
 
 
@@ -74,6 +72,16 @@ def _about_verdict(text: str, sign: str, value: str) -> Condition:
         wanted = " or ".join(f"verdict=={word}" for word in VERDICTS)
         raise InputError(expected("--fail-if", wanted, repr(text)))
     return Condition(text, lambda row: row.verdict == VERDICTS[value])
+
+
+def _limit(text: str) -> float:
+    try:
+        limit = float(text)
+    except ValueError:
+        limit = math.nan
+    if not math.isfinite(limit):  # such a condition would never be met, or always
+        raise InputError(expected("--fail-if", "a number after the sign", repr(text)))
+    return limit
 
 
 def _number(row: Row, name: str) -> float | None:

@@ -82,8 +82,12 @@ class Effects:
     @property
     def effect(self) -> Numbers:
         """How much further the edit moves the model than the placebo; without a placebo, how far."""
-        controlled = not np.isnan(self.placebo).all()
-        return self.size - self.placebo_size if controlled else self.size
+        return self.size - self.placebo_size if self.controlled else self.size
+
+    @property
+    def controlled(self) -> bool:
+        """Whether there is a placebo at all."""
+        return not np.isnan(self.placebo).all()
 
     @property
     def exact(self) -> Self:

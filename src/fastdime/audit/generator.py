@@ -11,10 +11,11 @@ from torch import Tensor
 
 from fastdime.audit.answers import EDIT, ORIGINAL
 from fastdime.audit.effects import Numbers
-from fastdime.audit.pictures import BACK, NULL, Album
+from fastdime.audit.pictures import BACK, NULL, TRUTH, Album
 from fastdime.audit.schema import Compliance, Interval, SelfTest
 from fastdime.metrics.closeness import changed_area, l1
 from fastdime.metrics.statistics import mean_interval
+from fastdime.pipeline.options import network_of
 from fastdime.scores import log_odds, probabilities
 from fastdime.types import Classifier
 
@@ -50,12 +51,7 @@ def collateral(
 ) -> dict[str, Interval]:
     """Tell what else the edits change: pixels, their area, and the answers of other oracles."""
     everywhere = np.ones(len(album.ids), dtype=bool)
-    pixels: dict[str, list[Tensor]] = {"change": [], "changed_area": []}
-    for rows, x_cf in album.batches(EDIT):
-        x = album.stack(ORIGINAL, rows)
-        pixels["change"].append(l1(x, x_cf))
-        pixels["changed_area"].append(changed_area(x, x_cf, SEEN))
-    found = {name: torch.cat(parts).double().numpy() for name, parts in pixels.items()}
+    found = _pixels(album)
     for name, other in others.items():
         judge = partial(_chance, other)
         before, after = (asked(album, kind, judge) for kind in (ORIGINAL, EDIT))
@@ -63,12 +59,33 @@ def collateral(
     return {name: _mean(values, everywhere, groups) for name, values in found.items()}
 
 
+def _pixels(album: Album) -> dict[str, Numbers]:
+    """Return how much of each image changes, in all and where nothing should; NaN if that is nowhere."""
+    names = ("change", "changed_area", "change_outside_mask", "change_outside_truth")
+    found = {name: np.full(len(album.ids), np.nan) for name in names}
+    exact = set(album.rows_with(TRUTH))
+    for rows, x_cf in album.batches(EDIT):
+        x = album.stack(ORIGINAL, rows)
+        found["change"][rows], found["changed_area"][rows] = l1(x, x_cf), changed_area(x, x_cf, SEEN)
+        for row, before, after in zip(rows, x, x_cf, strict=True):
+            found["change_outside_mask"][row] = _outside(before, after, album.mask(row))
+            if row in exact:
+                region = (album.read(TRUTH, row) != before).any(0, keepdim=True)
+                found["change_outside_truth"][row] = _outside(before, after, region)
+    return {name: values for name, values in found.items() if not np.isnan(values).all()}
+
+
+def _outside(x: Tensor, x_cf: Tensor, region: Tensor) -> float:
+    """Return the mean change of pixels outside of a region, on the scale from 0 to 1."""
+    return float((x_cf - x).abs().mean(0, keepdim=True)[~region].mean()) / 2
+
+
 def asked(album: Album, kind: str, judge: Judge) -> Numbers:
     """Ask about all pictures of a kind; NaN where there is none."""
     answers = np.full(len(album.ids), np.nan)
     with torch.no_grad():
         for rows, x in album.batches(kind):
-            answers[rows] = judge(x).double().numpy()
+            answers[rows] = judge(x).double().cpu().numpy()
     return answers
 
 
@@ -92,7 +109,9 @@ def _test(name: str, value: float, limit: float, text: str) -> SelfTest:
 
 def _difference(album: Album, kind: str, other: str, where: str = "") -> float:
     """Return the mean difference of two kinds of pictures, over images that have the first (and `where`)."""
-    rows = [row for row in album.rows_with(kind) if not where or row in set(album.rows_with(where))]
+    rows = album.rows_with(kind)
+    if where:
+        rows = sorted(set(rows) & set(album.rows_with(where)))
     parts = [l1(album.stack(kind, [row]), album.stack(other, [row])) for row in rows]
     return float(torch.cat(parts).mean())
 
@@ -104,9 +123,16 @@ def _mean(values: Numbers, where: NDArray[np.bool_], groups: list[str] | None) -
 
 
 def _odds(classifier: Classifier, x: Tensor) -> Tensor:
-    logits = classifier.logits(x, torch.zeros(len(x), dtype=torch.int64))
-    return log_odds(logits, torch.ones(len(x), dtype=torch.int64))
+    logits = _logits(classifier, x)
+    return log_odds(logits, torch.ones(len(x), dtype=torch.int64, device=logits.device))
 
 
 def _chance(classifier: Classifier, x: Tensor) -> Tensor:
-    return probabilities(classifier.logits(x, torch.zeros(len(x), dtype=torch.int64)))[:, 1]
+    return probabilities(_logits(classifier, x))[:, 1]
+
+
+def _logits(classifier: Classifier, x: Tensor) -> Tensor:
+    network = network_of(classifier)
+    weight = None if network is None else next(network.parameters(), None)
+    there = x if weight is None else x.to(weight.device)  # the guide is where the edits were made
+    return classifier.logits(there, torch.zeros(len(x), dtype=torch.int64, device=there.device))

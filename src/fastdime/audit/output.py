@@ -10,7 +10,7 @@ from fastdime.audit.answers import KINDS
 from fastdime.audit.audit import Asked, Found
 from fastdime.audit.effects import Effects
 from fastdime.audit.schema import AUDIT_FILE, EFFECTS_FILE, PICTURES_FILE, Audit, Row
-from fastdime.configs import read_json
+from fastdime.configs import checked, read_json
 from fastdime.errors import DataError, InputError, expected
 from fastdime.files import write_atomically
 
@@ -38,11 +38,7 @@ def read_audit(run: str | Path) -> Audit:
     if not path.is_file():
         remedy = "make one with: fastdime audit"
         raise InputError(expected(str(run), "the folder of an audit", f"no {AUDIT_FILE} in it", remedy))
-    try:
-        return Audit.model_validate(read_json(path))
-    except ValueError as error:
-        first = " ".join(str(error).split())[:120]
-        raise DataError(expected(str(path), "what fastdime audit writes", first, "audit again")) from None
+    return checked(Audit, read_json(path), str(path), DataError)
 
 
 def write_pictures(asked: Iterable[Asked], folder: Path) -> None:

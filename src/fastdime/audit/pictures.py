@@ -9,7 +9,6 @@ FOLDER/truth     exact counterfactuals, for phantoms
 """
 
 import os
-import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -26,11 +25,11 @@ from fastdime.counterfactuals.settings import GuidedSettings, Settings
 from fastdime.data import io
 from fastdime.data.phantoms.write import OTHER, read_config, truth_path
 from fastdime.data.table import Table
-from fastdime.errors import DataError
+from fastdime.errors import DataError, expected
 from fastdime.pipeline.explain import explain
 from fastdime.pipeline.options import RunOptions
 from fastdime.pipeline.pairs import Pairs, pairs_of_run
-from fastdime.runs import file_stem, image_path
+from fastdime.runs import file_stem, image_path, mask_path, read_run
 
 NULL, RESEED, PLACEBO, TRUTH, TRUTH_PLACEBO = "null", "reseed", "placebo", "truth", "truth_placebo"
 BACK, BACK_IMAGES = "back", 12
@@ -65,6 +64,7 @@ class Studio:
         """Make what is missing."""
         target = f"flip:{self.column}"
         self._run(EDIT, self.table, self.explainer, target)
+        check_some(self.folder / EDIT, self.column)
         some = self.table.head(self.controls) if self.controls else None
         if some is not None:
             null = replace(self.explainer, settings=unguided(self.explainer.resolved))
@@ -92,6 +92,14 @@ class Studio:
         known = dict(zip(self.table.ids, self.table.column(self.column), strict=True))
         paths = tuple(image_path(self.folder / EDIT, name) for name in ids)
         return Table(ids, paths, {self.column: tuple(known[name] for name in ids)})
+
+
+def check_some(run: Path, column: str) -> None:
+    """Refuse a run without a single picture, and say what is wrong with the first image."""
+    records = read_run(run)[1]
+    if all("error" in record for record in records):
+        wanted = "one or more that can be edited"
+        raise DataError(expected(f"images of {column}", wanted, "none", f"{records[0]['error']}"))
 
 
 def unguided(settings: Settings) -> Settings:
@@ -126,10 +134,18 @@ class Album:
 
     def read(self, kind: str, row: int) -> Tensor:
         """Read a picture; originals are read as the run read them."""
-        if kind != ORIGINAL:
-            return io.read(self.path(kind, row), channels=self.channels).x
+        if kind == ORIGINAL:
+            return self.read_as_original(self.path(kind, row)).x
+        return io.read(self.path(kind, row), channels=self.channels).x
+
+    def read_as_original(self, path: Path) -> io.Picture:
+        """Read a file as the run read the originals."""
         size, convert = self.pairs.size, self.pairs.convert
-        return io.read(self.path(kind, row), channels=self.channels, size=size, convert=convert).x
+        return io.read(path, channels=self.channels, size=size, convert=convert)
+
+    def mask(self, row: int) -> Tensor:
+        """Read where the edit of an image was allowed to change it."""
+        return io.read_mask(mask_path(self.folder / EDIT, self.ids[row]))
 
     @cached_property
     def channels(self) -> int:
@@ -156,13 +172,12 @@ def write_placebos(album: Album, seed: int, progress: Progress) -> None:
     missing = {kind: _missing(album, source, kind) for source, kind in wanted}
     total, done = sum(map(len, missing.values())), 0
     for source, kind in wanted:
-        for rows in _chunks(missing[kind]):
+        for row in missing[kind]:
             (album.folder / kind).mkdir(parents=True, exist_ok=True)
-            ids = [album.ids[row] for row in rows]
-            made = placebo_edit(album.stack(ORIGINAL, rows), album.stack(source, rows), ids, seed)
-            for row, picture in zip(rows, made, strict=True):
-                io.write_image(album.path(kind, row), picture)
-            done += len(rows)
+            bits = io.read(album.path(source, row)).bits
+            pair = album.stack(ORIGINAL, [row]), album.stack(source, [row])
+            io.write_image(album.path(kind, row), placebo_edit(*pair, [album.ids[row]], seed, bits)[0], bits)
+            done += 1
             progress(done, total)
 
 
@@ -195,4 +210,5 @@ def copy_truth(album: Album) -> None:
     for row, name in enumerate(album.ids):
         place, source = album.path(TRUTH, row), truth_path(folder, OTHER, name)
         if source.is_file() and not place.exists():
-            shutil.copyfile(source, place)
+            picture = album.read_as_original(source)
+            io.write_image(place, picture.x, picture.bits)

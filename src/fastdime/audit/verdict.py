@@ -9,6 +9,8 @@ edit moves it. With alpha = 0.05 each claim is made in about 5 of 100 audits whe
 - `relies`: the whole interval lies above 0 and the p-value of the sign-flip test (after Holm's adjustment, if
   more was asked) is at most alpha. The effect itself may be smaller than m; it is not surely so.
 - `cannot tell`: anything else, also fewer than 10 images or 5 patients, or effects without any spread.
+
+Without a placebo the effect is the whole change, and every edit changes something: `relies` is never claimed.
 """
 
 import math
@@ -39,6 +41,7 @@ class Evidence:
         p_equivalence: of "an effect beyond the margin".
         detectable: the smallest effect that `power` of such audits would find.
         spread: whether the effects differ at all.
+        controlled: whether the effects are above those of a placebo.
     """
 
     estimate: Estimate
@@ -49,6 +52,7 @@ class Evidence:
     alpha: float = 0.05
     power: float = 0.8
     spread: bool = True
+    controlled: bool = True
 
 
 @dataclass(frozen=True)
@@ -67,12 +71,14 @@ def weigh(
     alpha: float = 0.05,
     power: float = 0.8,
     seed: int = 0,
+    controlled: bool = True,
 ) -> Evidence:
     """Gather what the effects of the images prove.
 
     Args:
         effects: for each image the effect of the shortcut minus that of the placebo.
         groups: the patient of each image.
+        controlled: False where nothing was taken off, because there is no placebo.
 
     >>> found = weigh([0.21, 0.18, 0.25, 0.3, 0.2, 0.22, 0.19, 0.27, 0.24, 0.2], 0.05)
     >>> verdict(found).kind
@@ -91,6 +97,7 @@ def weigh(
         alpha,
         power,
         found.error > 0,
+        controlled,
     )
 
 
@@ -112,6 +119,8 @@ def verdict(evidence: Evidence, p: float | None = None) -> Verdict:
     shown = _shown(evidence)
     if -margin < found.low and found.high < margin and evidence.p_equivalence <= alpha:
         return Verdict("no reliance above m", f"{shown} lies within {margin:.3g} of zero")
+    if not evidence.controlled:
+        return Verdict("cannot tell", f"{shown}, and no placebo says how much of it any edit would do")
     if found.low > 0 and chance <= alpha:
         return Verdict("relies", f"{shown} lies above zero (p = {chance:.2g})")
     if found.high < 0:
@@ -137,7 +146,8 @@ def _shown(evidence: Evidence) -> str:
     who = images if found.clusters == found.n else f"{images} of {found.clusters} patients"
     level = 100 * (1 - 2 * evidence.alpha)
     ends = f"{found.low:.3g} to {found.high:.3g}"
-    return f"the effect above placebo is {found.value:.3g} in {who}, and its {level:g} % interval {ends}"
+    what = "effect above placebo" if evidence.controlled else "change by the edit"
+    return f"the {what} is {found.value:.3g} in {who}, and its {level:g} % interval {ends}"
 
 
 def _open(evidence: Evidence, chance: float) -> str:

@@ -12,7 +12,7 @@ from fastdime.audit.effects import Effects, Numbers
 from fastdime.audit.evidence import holm, mcnemar
 from fastdime.audit.schema import Areas, Flips, Interval, Row, Stratum, Truth
 from fastdime.audit.sizes import effect_size
-from fastdime.audit.verdict import Evidence, verdict, weigh
+from fastdime.audit.verdict import Evidence, Verdict, verdict, weigh
 from fastdime.metrics.statistics import mean_interval
 
 CELLS = "shortcut x task"
@@ -57,10 +57,23 @@ class Weighed:
     @classmethod
     def of(cls, effects: Effects, subjects: Subjects, rules: Rules) -> "Weighed":
         """Weigh the effects of all images that have one."""
-        shown = ~np.isnan(effects.effect)
-        groups = _chosen(subjects.groups, shown)
-        evidence = weigh(effects.effect[shown], rules.margin, groups, alpha=rules.alpha, seed=rules.seed)
-        return cls(effects, subjects, rules, evidence)
+        everywhere = np.ones(len(effects.has), dtype=bool)
+        return cls(effects, subjects, rules, _evidence(effects, subjects, rules, everywhere))
+
+    def verdict(self, p_adjusted: float) -> Verdict:
+        """Answer for all images; "no reliance" must also hold where the shortcut went or came, if known.
+
+        Otherwise a generator that fails would clear every model.
+        """
+        answer, complied = verdict(self.evidence, p_adjusted), self.subjects.complied
+        if answer.kind != "no reliance above m" or complied is None or (complied == 1).all():
+            return answer
+        among = verdict(_evidence(self.effects, self.subjects, self.rules, complied == 1))
+        if among.kind == answer.kind:
+            return answer
+        switched = f"{int((complied == 1).sum())} of {len(complied)} images"
+        sentence = f"the oracle sees the shortcut switched in {switched} only, and over these {among.reason}"
+        return Verdict("cannot tell", sentence)
 
     def mean(self, values: Numbers, where: Rows | None = None) -> Interval:
         """Return the mean of some images with its 95 % interval; images without a number are left out."""
@@ -71,7 +84,7 @@ class Weighed:
     def row(self, shortcut: str, model: str, output: str, p_adjusted: float) -> Row:
         """Write everything down."""
         found, has, evidence = self.effects, self.effects.has, self.evidence
-        answer = verdict(evidence, p_adjusted)
+        answer = self.verdict(p_adjusted)
         return Row(
             shortcut=shortcut,
             model=model,
@@ -125,7 +138,8 @@ class Weighed:
         before, after = self.effects.before[shown], self.effects.after[shown]
         found = auroc_change(task[shown], before, after, _chosen(self.subjects.groups, shown))
         change = Interval.of(found.difference)
-        return Areas(before=found.a, after=found.b, change=change, p=_or_none(found.p))
+        p = None if math.isnan(found.p) else float(f"{found.p:.6g}")  # the last digits depend on the order
+        return Areas(before=round(found.a, 6), after=round(found.b, 6), change=change, p=p)
 
     def _truth(self) -> Truth | None:
         if np.isnan(self.effects.truth).all():
@@ -156,6 +170,18 @@ class Weighed:
         pairs = zip(self.effects.has, task, strict=True)
         cells = ["" if math.isnan(y) else f"shortcut {int(s)}, task {int(y)}" for s, y in pairs]
         return {CELLS: cells}
+
+
+def _evidence(effects: Effects, subjects: Subjects, rules: Rules, where: Rows) -> Evidence:
+    shown = ~np.isnan(effects.effect) & where
+    return weigh(
+        effects.effect[shown],
+        rules.margin,
+        _chosen(subjects.groups, shown),
+        alpha=rules.alpha,
+        seed=rules.seed,
+        controlled=effects.controlled,
+    )
 
 
 def adjusted(weighed: Sequence[Weighed]) -> list[float]:

@@ -17,7 +17,10 @@ from fastdime.counterfactuals.masks import (
     MaskRule,
     NoMask,
     TopGradientMask,
+    difference_map,
     difference_mask,
+    dilate,
+    grown,
 )
 from fastdime.counterfactuals.problem import Problem
 from fastdime.counterfactuals.settings import GuidedSettings
@@ -31,6 +34,7 @@ from fastdime.pixels import to_grid
 from fastdime.scores import log_odds
 
 LARGEST = 1e4  # a state further out has diverged
+FAINT = 0.35  # share of the threshold that is enough beside what is above it
 
 
 @dataclass(frozen=True)
@@ -261,8 +265,11 @@ def over_null(problem: Problem, settings: GuidedSettings, edit: Edit, null: Edit
 
 def _moved(added: Float[Tensor, "b c h w"], settings: GuidedSettings) -> Bool[Tensor, "b 1 h w"]:
     """Mark where guidance was at work; nowhere in an image that it did not move at all."""
-    mask = difference_mask(torch.zeros_like(added), _blurred(added), settings.dilation, settings.threshold)
-    return mask & (added != 0).flatten(1).any(1).view(-1, 1, 1, 1)
+    strength = difference_map(torch.zeros_like(added), _blurred(added))
+    mask = dilate(
+        grown(strength, settings.threshold, FAINT * settings.threshold).to(added), settings.dilation
+    )
+    return (mask > 0) & (added != 0).flatten(1).any(1).view(-1, 1, 1, 1)
 
 
 def _blurred(image: Float[Tensor, "b c h w"]) -> Float[Tensor, "b c h w"]:

@@ -41,6 +41,21 @@ def difference_mask(
     return dilate(difference_map(x, image), dilation) >= threshold
 
 
+def grown(strength: Float[Tensor, "b 1 h w"], sure: float, faint: float) -> Bool[Tensor, "b 1 h w"]:
+    """Mark what is sure, and what is faint but hangs together with it: the thin end of a bright thing.
+
+    >>> grown(torch.tensor([[[[1.0, 0.2, 0.2, 0.0, 0.2]]]]), 0.5, 0.1).flatten().tolist()
+    [True, True, True, False, False]
+    """
+    found, allowed = (strength >= sure).to(strength), (strength >= faint).to(strength)
+    for _ in range(sum(strength.shape[2:])):
+        wider = dilate(found, 3) * allowed
+        if torch.equal(wider, found):
+            break
+        found = wider
+    return found > 0
+
+
 def top_mask(strength: Float[Tensor, "b k h w"], count: int, dilation: int) -> Bool[Tensor, "b k h w"]:
     """Mark the `count` largest values of each plane, then dilate. Ties go to the first place."""
     flat = strength.flatten(2)

@@ -1,35 +1,70 @@
-"""The main job in a minute: counterfactuals of a small phantom set, scored against the exact ones."""
+"""The whole story in a minute or two: three models with planted correlations are audited for a shortcut."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from fastdime.bundles import Bundle, load_bundle
-from fastdime.counterfactuals.explainer import Explainer
+from fastdime.audit.answers import EDIT
+from fastdime.audit.audit import audit
+from fastdime.audit.exhibits import write_exhibits
+from fastdime.audit.output import write_audit
+from fastdime.audit.pictures import Show
+from fastdime.audit.request import AuditRequest
+from fastdime.audit.schema import Audit
+from fastdime.bundles import SHIPPED, Bundle, load_bundle
 from fastdime.data import io
 from fastdime.data.phantoms.write import OTHER, PhantomSet, truth_path, write_phantom
-from fastdime.experiments.truth import DIRECTIONS, Judges, Pairs, Progress, score
-from fastdime.pipeline.explain import explain
-from fastdime.pipeline.options import RunOptions
+from fastdime.errors import InputError, unknown
+from fastdime.experiments.truth import DIRECTIONS, Judges, Pairs, score
 from fastdime.pipeline.summary import summarise
 from fastdime.runs import Record, image_path, read_run
 
 SEED = 33_000  # of subjects that nothing was trained, tuned or scored on
 COLUMNS = ("oracle_flip", "region_error_ratio", "outside_change", "task_change")
+TASK_MODELS = SHIPPED / "task-models"
+KS = (100, 75, 50)
+SHORTCUT = "shortcut"
 
 
-def demo(out: Path, name: str, n: int, method: str, progress: Progress | None = None) -> list[dict[str, Any]]:
-    """Make a set in OUT/data and its counterfactuals in OUT/run; returns scores for each direction."""
+@dataclass(frozen=True)
+class Story:
+    """What came out: how good the counterfactuals are, and what they say of the models."""
+
+    scores: list[dict[str, Any]]
+    audit: Audit
+    data: Path
+    folder: Path
+
+    @property
+    def run(self) -> Path:
+        """Run folder of the counterfactuals."""
+        return self.folder / SHORTCUT / EDIT
+
+
+def demo(out: Path, name: str, n: int, method: str, show: Show) -> Story:
+    """Make a set in OUT/data, audit the task models that come with the package in OUT/audit."""
+    models = task_models(name)
     bundle = load_bundle(name)
     table = write_phantom(out / "data", PhantomSet(name, n, None, SEED, bundle.size))
-    explainer = Explainer.from_bundle(bundle, method)
-    sources = {"method": method, "denoiser": name, "classifier": name}
-    explain(
-        table, explainer, out / "run", RunOptions(target="flip:shortcut"), sources=sources, progress=progress
-    )
-    seconds = summarise(out / "run").seconds_per_image
-    return [{**row, "seconds_per_image": seconds} for row in run_scores(out / "run", out / "data", bundle)]
+    request = AuditRequest(data=table, shortcuts={SHORTCUT: name}, task="task", method=method, seed=0)
+    found = audit(request, models, out / "audit", show)
+    write_audit(found, out / "audit")
+    write_exhibits(found, request, models, out / "audit", show)
+    story = Story([], found.audit, out / "data", out / "audit")
+    seconds = summarise(story.run).seconds_per_image
+    scores = [{**row, "seconds_per_image": seconds} for row in run_scores(story.run, out / "data", bundle)]
+    return Story(scores, found.audit, story.data, story.folder)
+
+
+def task_models(name: str) -> dict[str, object]:
+    """Return the task models of a phantom that come with the package, by name."""
+    found = {f"k{k}": TASK_MODELS / f"{name}-k{k}" for k in KS}
+    if not all(folder.is_dir() for folder in found.values()):
+        there = sorted({folder.name.rpartition("-k")[0] for folder in TASK_MODELS.glob("*-k*")})
+        raise InputError(unknown("phantom with task models to audit", name, there))
+    return dict(found)
 
 
 def run_scores(run: Path, data: Path, bundle: Bundle) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ from fastdime.audit.schema import Generator, Row
 from fastdime.errors import FastdimeError
 from fastdime.pipeline.pairs import Pairs, pairs_of_run
 from fastdime.report.folder import AuditFolder, Change, Subject
-from fastdime.report.pictures import Picture, Shelf, pair_pictures, plain, where_there
+from fastdime.report.pictures import Picture, Shelf, pair_pictures, state, where_there
 from fastdime.report.words import asked_about, counted
 from fastdime.runs import Record, file_stem
 
@@ -193,15 +193,7 @@ class _AuditCards:
 
     def states(self, name: str, folder: Path) -> tuple[Picture, ...]:
         steps = sorted(int(path.stem) for path in folder.glob("*.png") if path.stem.isdecimal())
-        return tuple(
-            plain(
-                self.desk.shelf,
-                f"State {step}",
-                f"State {step} of the path of {name}",
-                folder / f"{step}.png",
-            )
-            for step in thinned(steps, STATES)
-        )
+        return tuple(state(self.desk.shelf, name, folder, step) for step in thinned(steps, STATES))
 
 
 def thinned(values: Sequence[int], most: int) -> list[int]:

@@ -104,12 +104,15 @@ def _lines(path: Path, by: Sequence[str]) -> Iterator[tuple[str, dict[str, str]]
             names = _names(path, next(reader, []), by)
             for cells in reader:
                 place = f"{path} line {reader.line_num}"
-                if len(cells) != len(names):
-                    got = f"{len(cells)}"
-                    raise DataError(expected(place, f"{len(names)} cells", got, "audit again"))
-                yield place, dict(zip(names, cells, strict=True))
+                yield place, _row(place, names, cells)
     except (OSError, csv.Error) as error:
         raise DataError(expected(str(path), "a table", error, "audit again")) from None
+
+
+def _row(place: str, names: Sequence[str], cells: Sequence[str]) -> dict[str, str]:
+    if len(cells) != len(names):
+        raise DataError(expected(place, f"{len(names)} cells", len(cells), "audit again"))
+    return dict(zip(names, cells, strict=True))
 
 
 def _names(path: Path, header: Sequence[str], by: Sequence[str]) -> list[str]:

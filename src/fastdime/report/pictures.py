@@ -17,6 +17,7 @@ from fastdime.sheets import Picture as Pixels
 from fastdime.sheets import shown, signed
 
 SMALL = 128  # pixels; pictures up to this size are enlarged with their pixels visible
+STRIP = 128  # pixels of the states of a path, which are shown small
 
 
 class PageTooLarge(Exception):
@@ -53,13 +54,17 @@ class Shelf:
     used: int = field(default=0, init=False)
     missing: int = field(default=0, init=False)
 
-    def put(self, title: str, alt: str, pixels: Pixels) -> Picture:
+    def put(self, title: str, alt: str, pixels: Pixels, longest: int | None = None) -> Picture:
         """Take a picture in.
+
+        Args:
+            longest: pixels of the longer side, if fewer will do.
 
         Raises:
             PageTooLarge: there is no room left.
         """
-        uri = f"data:image/png;base64,{b64encode(_png(pixels, self.longest)).decode()}"
+        side = self.longest if longest is None else min(longest, self.longest)
+        uri = f"data:image/png;base64,{b64encode(_png(pixels, side)).decode()}"
         self.used += len(uri)
         if self.used > self.room:
             raise PageTooLarge
@@ -135,6 +140,15 @@ def plain(shelf: Shelf, title: str, alt: str, path: Path, size: int | None = Non
     """Show a picture as it is (or cut to a square of `size`), or why that cannot be."""
     try:
         return shelf.put(title, alt, shown(io.read(path, size=size).x.numpy()))
+    except DataError as error:
+        return shelf.gap(title, path, error)
+
+
+def state(shelf: Shelf, name: str, folder: Path, step: int) -> Picture:
+    """Show one state of a path."""
+    title, path = f"State {step}", folder / f"{step}.png"
+    try:
+        return shelf.put(title, f"{title} of the path of {name}", shown(io.read(path).x.numpy()), STRIP)
     except DataError as error:
         return shelf.gap(title, path, error)
 

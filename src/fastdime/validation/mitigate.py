@@ -13,26 +13,24 @@ from typing import Any
 
 import numpy as np
 
-from fastdime.audit.audit import Found, audit_table, open_data, run_options_of
+from fastdime.audit.audit import Found, audit_table, explainer_of, open_data, run_options_of
 from fastdime.audit.cells import Columns, Plan
 from fastdime.audit.curate import curate
 from fastdime.audit.effects import Numbers
 from fastdime.audit.output import write_audit
-from fastdime.audit.pictures import Show
+from fastdime.audit.pictures import Show, check_some
 from fastdime.audit.request import AuditRequest
 from fastdime.audit.schema import Interval
 from fastdime.bundles import load_bundle
-from fastdime.counterfactuals.explainer import Explainer
 from fastdime.data.table import Table
 from fastdime.errors import InputError, expected, unknown
 from fastdime.files import write_atomically
 from fastdime.metrics.statistics import paired_difference
 from fastdime.pipeline.explain import explain
-from fastdime.pipeline.options import moved
 from fastdime.pipeline.pairs import pairs_of_run
 from fastdime.training.mending import Mending
 from fastdime.validation.phantom_pool import TEST_U, TRAIN, phantom_pool, pool_sizes
-from fastdime.validation.study import numbers, rows_of, train_ids
+from fastdime.validation.study import columns_of, numbers, rows_of, train_ids
 from fastdime.validation.task_models import Examples, Ids, ModelRecipe, model_recipe, train_task_model
 
 PLAIN, RESULT = "plain", "mitigate.json"
@@ -87,8 +85,7 @@ def mitigate_phantom(
 
 def mitigate_table(repair: Repair, request: AuditRequest, out: Path, show: Show) -> dict[str, Any]:
     """Mend a model of a user's data; columns are those of the request."""
-    assert request.task is not None
-    columns = Columns(request.task, next(iter(request.shortcuts)), None, request.group)
+    columns = columns_of(request)
     recipe = model_recipe(repair.recipe or "resnet18")
     recipe = replace(recipe, size=request.size or recipe.size, convert=request.convert)
     plan = Plan((repair.k,), repair.n, None, repair.n_balanced)
@@ -136,12 +133,13 @@ class Bench:
         if source is None:
             raise InputError(expected("--bundle", "a bundle, to make counterfactuals with", "none"))
         bundle = load_bundle(source)
-        explainer = moved(Explainer.from_bundle(bundle, request.method, **request.settings), request.device)
+        explainer = explainer_of(bundle, request)
         names = {"method": request.method, "denoiser": bundle.name, "classifier": bundle.name}
         options = run_options_of(request).model_copy(update={"target": f"flip:{column}"})
         chosen = rows_of(self.table, _some(ids, limit))
         with show("counterfactuals of training images") as progress:
             explain(chosen, explainer, out, options, sources=names, progress=progress)
+        check_some(out, column)
         return {place.image_id: place.counterfactual for place in pairs_of_run(out).places}
 
 

@@ -82,6 +82,14 @@ def study(table: Table, plan: StudyPlan, out: Path, show: Show) -> Study:
     return Study(_over_seeds(models, plan), models, _trend(models), curation.notes, found)
 
 
+def columns_of(request: AuditRequest) -> Columns:
+    """Return the columns that a request names, one for the task and one for the shortcut."""
+    if request.task is None or len(request.shortcuts) != 1:
+        got = f"{'no task' if request.task is None else request.task!r} and {len(request.shortcuts)}"
+        raise InputError(expected("columns", "a task and one shortcut", got))
+    return Columns(request.task, next(iter(request.shortcuts)), None, request.group)
+
+
 def name_of(k: float, seed: int) -> str:
     """Name a model."""
     return f"k{k:g}-seed{seed}"
@@ -166,8 +174,10 @@ def _ideal(k: float) -> Numbers:
 
 def _trend(models: Sequence[Numbers]) -> Numbers:
     """Test whether the effect grows with k, over all models."""
-    doses, values = [[float(model[name] or 0) for model in models] for name in ("k", "mad")]
-    if len(set(doses)) < 2:
+    pairs = [(model["k"], model["mad"]) for model in models]
+    known = [(k, mad) for k, mad in pairs if k is not None and mad is not None]
+    doses, values = [k for k, _ in known], [mad for _, mad in known]
+    if len(set(doses)) < 2 or len(known) < len(pairs):
         return {}
     rises, line = trend(doses, values), slope(doses, values)
     return {"p": round(rises.p, 5), "slope_per_point": round(line.value, 5)}

@@ -16,7 +16,7 @@ from fastdime.audit.weighing import Rules
 from fastdime.files import write_atomically
 from fastdime.validation.phantom_pool import TEST_K, TEST_U, TRAIN, phantom_pool, pool_sizes
 from fastdime.validation.reliability import FEW, IMAGES, coverage, relies
-from fastdime.validation.study import Study, StudyPlan, name_of, study
+from fastdime.validation.study import Study, StudyPlan, columns_of, name_of, study
 from fastdime.validation.task_models import model_recipe
 
 RESULT, DOSE = "validate.json", "dose.json"
@@ -67,8 +67,7 @@ def _bundle(request: AuditRequest) -> str | None:
 
 def validate_table(wanted: Wanted, request: AuditRequest, out: Path, show: Show) -> dict[str, Any]:
     """Run the study on a user's table; its columns are those of the request."""
-    assert request.task is not None
-    columns = Columns(request.task, next(iter(request.shortcuts)), None, request.group)
+    columns = columns_of(request)
     recipe = model_recipe(wanted.recipe or "resnet18")
     recipe = replace(recipe, size=request.size or recipe.size, convert=request.convert)
     plan = StudyPlan(columns, Plan(wanted.ks, *wanted.sizes), wanted.rule, recipe, wanted.seeds, request)
