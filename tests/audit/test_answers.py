@@ -119,7 +119,7 @@ def test_a_file_that_is_no_table(tmp_path: Path) -> None:
 
 def made() -> Answers:
     rng = np.random.default_rng(0)
-    logits = {kind: rng.normal(0, 3, (3, 2)) for kind in ("truth_placebo", "null", "original", "edit")}
+    logits = {kind: rng.normal(0, 3, (3, 2)) for kind in ("truth", "null", "original", "edit")}
     logits["edit"][1] = np.nan
     logits["original"][0, 0] = 40.0
     return Answers(("a", 'b,"x"', "ü"), ("pneumonia", "fluid, left"), logits)

@@ -9,17 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from fastdime.audit.audit import audit
 from fastdime.audit.evidence import holm
 from fastdime.audit.output import write_audit
 from fastdime.classifiers.wrapper import ImageClassifier
 from fastdime.data import io
-from fastdime.errors import DataError, FastdimeError, InputError
+from fastdime.errors import DataError, InputError
 from fastdime.runs import image_path
 from support.commands import files
-from support.shortcuts import N, Killed, World, blind, draw, killing, leaning, write_images
+from support.shortcuts import Killed, N, World, blind, draw, killing, leaning
 
 
 def means(kind: str, picture: Callable[[int], Path], model: Callable[[Tensor], Tensor]) -> np.ndarray:
@@ -108,7 +108,7 @@ def test_every_output_of_a_model_is_a_row(made: Any) -> None:
 
 def test_shortcuts_and_models_make_a_matrix(world: World, tmp_path: Path) -> None:
     both = dict.fromkeys(("mark", "other"), str(world.bundle))
-    found = world.audit(tmp_path / "out", shortcuts=both, limit=12, controls=0)
+    found = world.audit(tmp_path / "out", shortcuts=both, group="none", controls=0)
     keys = [(row.shortcut, row.model) for row in found.audit.rows]
     assert keys == [(s, m) for s in ("mark", "other") for m in ("leaning", "blind")]
     assert [card.folder for card in found.audit.generators] == ["mark", "other"]
@@ -123,8 +123,9 @@ def test_shortcuts_and_models_make_a_matrix(world: World, tmp_path: Path) -> Non
 # --- going on --------------------------------------------------------------------------------------------
 
 
-def stamps(folder: Path) -> dict[str, int]:
-    return {str(path): path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
+def stamps(folder: Path) -> dict[str, int | bytes]:
+    pictures = {str(path): path.stat().st_mtime_ns for path in folder.rglob("*.png")}
+    return {**pictures, **{str(path): path.read_bytes() for path in folder.rglob("*.json*")}}
 
 
 def test_a_second_call_makes_nothing_anew(made: Any) -> None:
@@ -147,7 +148,7 @@ def test_killed_at_any_moment_it_ends_the_same(made: Any, tmp_path: Path) -> Non
     ours, theirs = files(out), files(made.out)
     assert ours.keys() == theirs.keys()
     pictures = [name for name in ours if name.endswith(".png") and not name.startswith("mark/back")]
-    assert len(pictures) > 5 * N
+    assert len(pictures) == 3 * N + 2 * 2 * 4  # edits with masks, placebos, and two controls with masks
     assert all(ours[name] == theirs[name] for name in pictures)
 
 
@@ -165,12 +166,14 @@ def test_a_folder_of_another_audit_is_refused(made: Any) -> None:
 
 
 def test_the_batch_size_does_not_matter(world: World, tmp_path: Path) -> None:
-    one, three = (
-        world.audit(tmp_path / str(size), limit=10, controls=0, batch_size=size).audit.rows[0]
-        for size in (1, 10)
+    one, other = (
+        world.audit(tmp_path / str(size), {"net": leaning}, limit=10, controls=0, batch_size=size).audit.rows[
+            0
+        ]
+        for size in (3, 10)
     )
-    assert one.verdict == three.verdict == "relies"
-    assert one.effect.model_dump() == pytest.approx(three.effect.model_dump(), abs=1e-3)
+    assert one.verdict == other.verdict == "relies"
+    assert one.effect.model_dump() == pytest.approx(other.effect.model_dump(), abs=1e-3)
 
 
 # --- answers from elsewhere ------------------------------------------------------------------------------
@@ -198,7 +201,7 @@ def test_a_table_of_answers_about_our_pictures(made: Any, tmp_path: Path) -> Non
     assert (row.model, row.output, row.verdict) == ("elsewhere", "sick", "relies")
     here = made.found.audit.rows[0]
     for name in ("effect", "mad", "placebo", "null", "reseed", "complier"):
-        assert getattr(row, name).model_dump() == pytest.approx(getattr(here, name).model_dump(), abs=1e-5)
+        assert getattr(row, name).model_dump() == pytest.approx(getattr(here, name).model_dump(), abs=1e-4)
 
 
 def short_table(folder: Path, placebo: bool, skip: int = -1) -> Path:
@@ -245,132 +248,6 @@ def test_answers_of_several_shortcuts_say_which(made: Any, tmp_path: Path) -> No
     table.write_text("\n".join([f"shortcut,{head}", *rows]) + "\n")
     mark, other = made.world.audit(tmp_path / "out", {"net": table}, shortcuts=both).audit.rows
     assert (mark.verdict, other.verdict) == ("relies", "no reliance above m")
-
-
-# --- what cannot be done ---------------------------------------------------------------------------------
-
-
-def wide(x: Tensor) -> Tensor:
-    return nn.Linear(32 * 32, 1)(x.flatten(1))
-
-
-@pytest.mark.parametrize(
-    ("changes", "models", "sentence"),
-    [
-        (
-            {"shortcuts": {"marc": "B"}},
-            None,
-            "label column: expected one of .* got 'marc'; did you mean 'mark'",
-        ),
-        ({"shortcuts": {"mark": "B", "marc": "B"}}, None, "got 'marc'; did you mean 'mark'"),
-        ({"task": "sikc"}, None, "column: expected one of .*; did you mean 'sick'"),
-        ({"by": ("site", "siet")}, None, "column: .*; did you mean 'site'"),
-        ({"group": "patinet"}, None, "expected a column 'patinet'"),
-        ({"task": "site"}, None, "column 'site': expected numbers, got 'south' for image 'image-0'"),
-        ({"shortcuts": {"site": "B"}}, None, "column 'site': expected numbers"),
-        (
-            {"where": "mark=0"},
-            None,
-            r"column 'mark': expected images that show the shortcut \(1\), got none in 8",
-        ),
-        ({"where": "site=east"}, None, "--where site=east: expected at least one such row, got none"),
-        ({"data": Path("nowhere.csv")}, None, "nowhere.csv: expected a table, .* got no such file"),
-        ({"shortcuts": {"mark": "nowhere"}}, None, "bundle nowhere: expected a folder"),
-        ({"shortcuts": {"mark": None}}, None, "model leaning: expected a table of answers, or a bundle"),
-        ({"shortcuts": {"mark": None}}, {}, "audit: expected a bundle to make pictures with, or a table of"),
-        ({"oracle": "nowhere"}, {}, "classifier nowhere: expected"),
-        (
-            {},
-            {"net": wide},
-            r"model net: classifier: .* takes images of shape \(1, 1, 16, 16\), got RuntimeError",
-        ),
-        ({}, {"net": "nowhere.onnx"}, "nowhere.onnx"),
-        ({}, {"net": "nowhere.csv"}, "nowhere.csv: expected a table of answers .* got nothing there"),
-        ({}, {"net": "no_such_module:net"}, "no_such_module"),
-        ({"method": "fastdiem"}, None, "did you mean 'fastdime'"),
-        ({"settings": {"tua": 3}}, None, "did you mean 'tau'"),
-    ],
-)
-def test_bad_input_is_one_line_before_anything_is_made(
-    changes: dict[str, Any], models: dict[str, object] | None, sentence: str, world: World, tmp_path: Path
-) -> None:
-    if "shortcuts" in changes:
-        given = changes["shortcuts"].items()
-        changes = changes | {"shortcuts": {c: str(world.bundle) if b == "B" else b for c, b in given}}
-    with pytest.raises(FastdimeError, match=sentence) as error:
-        world.audit(tmp_path / "out", models, **changes)
-    assert "\n" not in str(error.value)
-    assert not (tmp_path / "out").exists()
-
-
-def test_constant_predictions(made: Any) -> None:
-    [row] = made.world.audit(made.out, {"constant": lambda x: 0 * x.mean((1, 2, 3)) + 2}).audit.rows
-    assert row.verdict == "cannot tell"
-    assert row.reason == "the effect is 0 in every image, as if the predictions were constant"
-
-
-def test_three_images(world: World, tmp_path: Path) -> None:
-    found = world.audit(tmp_path, limit=3, task="sick")
-    assert found.audit.rows[0].verdict == "cannot tell"
-    assert found.audit.rows[0].reason == "there are 3 images, and at least 10 are needed"
-    path = write_audit(found, tmp_path)
-    json.loads(path.read_text(), parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
-
-
-def test_no_images(world: World, tmp_path: Path) -> None:
-    table = tmp_path / "table.csv"
-    table.write_text("id,path,mark\n")
-    with pytest.raises(DataError, match="expected at least one image, got no rows"):
-        world.audit(tmp_path / "out", data=table)
-
-
-def test_blank_labels_are_left_out_and_told(world: World, tmp_path: Path) -> None:
-    labels = ["", "1", "0", "1"] * 4
-    table = write_images(tmp_path / "images", N, labels)
-    found = world.audit(tmp_path / "out", data=table, controls=0).audit
-    assert found.warnings == ("mark: 4 of 16 images have no label and are left out",)
-    assert (found.images, found.generators[0].images, found.rows[0].mad.n) == (16, 12, 12)
-    with pytest.raises(DataError, match=r"images that show the shortcut \(1\), got none in 0 labelled"):
-        world.audit(tmp_path / "none", data=write_images(tmp_path / "b", 4, [""] * 4))
-
-
-def test_images_that_all_have_it(world: World, tmp_path: Path) -> None:
-    found = world.audit(tmp_path, where="mark=1", limit=4, controls=0).audit
-    assert found.warnings == ("mark: all images show the shortcut, so it is only removed, never added",)
-    assert (found.generators[0].additions, found.rows[0].md_without.value) == (0, None)
-
-
-def test_images_that_cannot_be_read(world: World, tmp_path: Path) -> None:
-    table = write_images(tmp_path / "images", 4)
-    (tmp_path / "images" / "1.png").write_bytes(b"no image")
-    found = world.audit(tmp_path / "out", data=table).audit
-    assert (found.images, found.generators[0].failed, found.rows[0].mad.n) == (4, 1, 3)
-    assert found.warnings[0].startswith("mark: 1 images could not be edited, such as")
-    for i in range(4):
-        (tmp_path / "images" / f"{i}.png").unlink()
-    with pytest.raises(
-        DataError, match=r"images of mark: expected one or more that can be edited, got none; "
-    ):
-        world.audit(tmp_path / "other", data=table)
-
-
-def test_a_bundle_without_an_oracle_is_told(world: World, made: Any, tmp_path: Path) -> None:
-    from support.shortcuts import write_bundle
-
-    bundle = write_bundle(tmp_path / "bundle", oracles=())
-    found = world.audit(tmp_path / "out", shortcuts={"mark": str(bundle)}, limit=4, controls=0).audit
-    said = "mark: no independent oracle; whether the shortcut went or came is the guide's own word"
-    assert found.warnings == (said,)
-    assert found.generators[0].compliance.oracle == "squares, the guide itself"
-    own = made.world.audit(made.out, oracle=str(world.bundle / "oracles" / "task")).audit
-    assert own.generators[0].compliance.independent
-
-
-def test_doubts_about_edits_are_told(world: World, tmp_path: Path) -> None:
-    weak = {"scales": [1.0], "tau": 60}  # much noise and no guidance
-    found = world.audit(tmp_path, limit=4, controls=4, settings=weak).audit
-    assert "mark: the oracle sees the shortcut added in only 0% of the images" in found.warnings
-    assert any(said.startswith("mark: self-test 'null edit' failed: the chain") for said in found.warnings)
 
 
 # --- exact counterfactuals -------------------------------------------------------------------------------

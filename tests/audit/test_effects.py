@@ -85,9 +85,17 @@ def test_an_image_without_edit_has_no_numbers() -> None:
 
 def test_controls_that_were_not_made_are_missing() -> None:
     found = made()
-    for numbers in (found.null, found.reseed, found.truth, found.truth_placebo):
+    for numbers in (found.null, found.reseed, found.truth):
         assert np.isnan(numbers).all()
         assert numbers.shape == (3,)
+
+
+def test_what_two_edits_have_in_common() -> None:
+    found = made(edit=(0.4, 0.4, 0.4), reseed=(0.6, 0.1, NAN))  # from .9, .2 and .5
+    assert_allclose(found.crossed, [0.4, -0.15, 0.1])
+    assert_allclose(found.agreed, [0.3, 0, 0.1])
+    assert_allclose(found.least, [0.3, -0.15, 0.1])
+    assert_allclose(found.effect, found.crossed)
 
 
 def test_exact_counterfactuals_in_place_of_edits() -> None:
@@ -96,12 +104,11 @@ def test_exact_counterfactuals_in_place_of_edits() -> None:
         null=(0.5, 0.5, 0.5),
         reseed=(0.5, 0.5, 0.5),
         truth=(0.1, 0.8, 0.5),
-        truth_placebo=(0.85, 0.2, 0.6),
     )
     exact = found.exact
     assert_allclose(exact.change, [0.8, -0.6, 0])
-    assert_allclose(exact.placebo_size, [0.05, 0, 0.1])
-    assert_allclose(exact.effect, [0.75, 0.6, -0.1])
+    assert_allclose(exact.placebo_size, found.placebo_size)  # the same control
+    assert_allclose(exact.effect, np.abs(exact.change) - found.placebo_size)
     assert_array_equal(exact.has, found.has)
     for numbers in (exact.null, exact.reseed, exact.logit_change):
         assert np.isnan(numbers).all()

@@ -159,6 +159,18 @@ def test_strata() -> None:
     assert_allclose(named[CELLS, cells[3]].effect.value, found.effect[rows].mean(), atol=1e-6)
 
 
+def test_two_edits_count_in_the_direction_of_each_other() -> None:
+    found = effects()
+    same = row(replace(found, reseed=found.after))
+    assert same.effect == row(found).effect
+    chance = np.random.default_rng(5).choice([-1.0, 1.0], N)  # a model that goes anywhere at random
+    wild = row(replace(found, after=0.5 - 0.2 * chance, reseed=0.5 - 0.2 * np.roll(chance, 1)))
+    assert wild.mad.value == pytest.approx(0.2)
+    assert abs(wild.effect.value) < 0.1
+    assert wild.effect.low < 0
+    assert wild.verdict != "relies"
+
+
 def test_controls() -> None:
     null = np.where(np.arange(N) < 10, 0.51, NAN)
     told = row(effects(null=null, reseed=effects().after - 0.03))
@@ -167,7 +179,8 @@ def test_controls() -> None:
 
 
 def test_exact_counterfactuals_beside_the_edits() -> None:
-    told = row(effects(truth=0.5 - np.where(HAS, 0.3, -0.1), truth_placebo=np.full(N, 0.55)))
+    exact = effects(truth=0.5 - np.where(HAS, 0.3, -0.1))
+    told = row(replace(exact, placebo=np.full(N, 0.55)))
     assert told.truth is not None
     found = {name: getattr(told.truth, name).value for name in type(told.truth).model_fields}
     wanted = {"mad": 0.2, "md_with": 0.3, "md_without": -0.1, "placebo": 0.05, "effect": 0.15}

@@ -5,7 +5,7 @@ The denoiser changes nothing and the guide is made by hand, so nothing is traine
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from fastdime.data.io import write_image
 from fastdime.diffusion.denoiser import Denoiser, as_denoiser
 from fastdime.diffusion.schedule import linear
 from fastdime.terminal import silence_of
+from fastdime.validation.task_models import ModelRecipe, model_recipe
 
 SIZE = 16
 SQUARE = (slice(6, 11), slice(6, 11))  # where the shortcut is
@@ -61,6 +62,13 @@ class World:
 def make_world(folder: Path, n: int = N) -> World:
     """Write images and bundle."""
     return World(write_images(folder / "images", n), write_bundle(folder / "bundle"))
+
+
+def quick_recipe(name: str = "small") -> ModelRecipe:
+    """A task model that learns next to nothing, in no time."""
+    recipe = model_recipe(name)
+    few = {"steps": 3, "batch_size": 4, "warmup": 1, "validate_every": 3}
+    return replace(recipe, settings={**recipe.settings, **few}, epochs=None)
 
 
 class Killed(Exception):

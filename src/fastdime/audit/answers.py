@@ -2,7 +2,7 @@
 
 The long form of the table has a row for each picture: `id`, `picture` (which kind it is), then one column an
 output. The short form has a row for each image and one output: `id`, `before`, `after`, and if there are any
-`placebo`, `null`, `reseed`, `truth`, `truth_placebo`. `path`, `file` and columns without a name are left out.
+`placebo`, `null`, `reseed`, `truth`. `path`, `file` and columns without a name are left out.
 In both a column `shortcut` may say which shortcut a row is about: so pictures.csv of an audit becomes a table
 of answers when a column for each output is added.
 """
@@ -25,7 +25,7 @@ from fastdime.errors import DataError, InputError, expected, unknown
 from fastdime.files import write_atomically
 
 ORIGINAL, EDIT = "original", "edit"
-KINDS = (ORIGINAL, EDIT, "null", "reseed", "placebo", "truth", "truth_placebo")
+KINDS = (ORIGINAL, EDIT, "null", "reseed", "placebo", "truth")
 ID, PICTURE, SHORTCUT = "id", "picture", "shortcut"
 IGNORED = (SHORTCUT, "path", "file", "")
 RESERVED = (ID, PICTURE, *IGNORED)

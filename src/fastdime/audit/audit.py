@@ -174,7 +174,7 @@ def _with_pictures(
     warnings: list[str],
     show: Show,
 ) -> Asked:
-    explainer = explainer_of(bundle, request)
+    explainer, oracle = explainer_of(bundle, request), _oracle(request, bundle)
     folder = out / file_stem(column)
     names = {"method": request.method, "denoiser": bundle.name, "classifier": bundle.name}
     controls = len(table) if request.controls is None else min(request.controls, len(table))
@@ -182,7 +182,6 @@ def _with_pictures(
     album = studio.make()
     table = _kept(table, album.ids)
     shown = np.array(table.binary(column))
-    oracle = _oracle(request, bundle)
     found = complied(album, oracle, shown)
     subjects = _subjects(table, request, found)
     groups = None if subjects.groups is None else list(subjects.groups)

@@ -20,7 +20,7 @@ class Effects:
         before, after: probabilities for the original and for its edit; `logit_` the log-odds.
         placebo, null, reseed: probabilities for the control pictures.
         has: whether the original shows the shortcut, so that the edit removes it.
-        truth, truth_placebo: probabilities for the exact counterfactual and its placebo.
+        truth: probability for the exact counterfactual.
     """
 
     before: Numbers
@@ -32,7 +32,6 @@ class Effects:
     reseed: Numbers
     has: NDArray[np.bool_]
     truth: Numbers
-    truth_placebo: Numbers
 
     @classmethod
     def of(cls, answers: Answers, output: int, shortcut: Sequence[float]) -> Self:
@@ -54,7 +53,6 @@ class Effects:
             reseed=chance("reseed"),
             has=np.array(shortcut) == 1,
             truth=chance("truth"),
-            truth_placebo=chance("truth_placebo"),
         )
 
     @property
@@ -80,9 +78,36 @@ class Effects:
         return size
 
     @property
+    def crossed(self) -> Numbers:
+        """How far two edits with different noise move the model the same way; less than nothing if they differ.
+
+        An edit also moves a model by chance, and one that goes nowhere would still seem to go somewhere. Each
+        edit is counted in the direction of the other, so that chance cancels in the mean. Without a second edit
+        it is how far the first goes.
+        """
+        other = self.before - self.reseed
+        both = (np.sign(other) * self.change + np.sign(self.change) * other) / 2
+        found: Numbers = np.where(np.isnan(other), self.size, both)
+        return found
+
+    @property
+    def agreed(self) -> Numbers:
+        """The smaller of the two moves, or nothing where they go different ways: what is sure."""
+        other = self.before - self.reseed
+        both = np.where(np.sign(other) == np.sign(self.change), np.minimum(self.size, np.abs(other)), 0.0)
+        found: Numbers = np.where(np.isnan(other), self.size, both)
+        return found
+
+    @property
     def effect(self) -> Numbers:
-        """How much further the edit moves the model than the placebo; without a placebo, how far."""
-        return self.size - self.placebo_size if self.controlled else self.size
+        """How much further the edits move the model than the placebo; without a placebo, how far."""
+        return self.crossed - self.placebo_size if self.controlled else self.crossed
+
+    @property
+    def least(self) -> Numbers:
+        """The same for what is sure; never above the effect."""
+        least = np.minimum(self.agreed, self.crossed)
+        return least - self.placebo_size if self.controlled else least
 
     @property
     def controlled(self) -> bool:
@@ -91,13 +116,6 @@ class Effects:
 
     @property
     def exact(self) -> Self:
-        """The same with exact counterfactuals in place of the edits."""
+        """The same with exact counterfactuals in place of the edits, beside the same placebo."""
         nothing = np.full_like(self.truth, np.nan)
-        return replace(
-            self,
-            after=self.truth,
-            placebo=self.truth_placebo,
-            logit_after=nothing,
-            null=nothing,
-            reseed=nothing,
-        )
+        return replace(self, after=self.truth, logit_after=nothing, null=nothing, reseed=nothing)

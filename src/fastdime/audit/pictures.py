@@ -31,7 +31,7 @@ from fastdime.pipeline.options import RunOptions
 from fastdime.pipeline.pairs import Pairs, pairs_of_run
 from fastdime.runs import file_stem, image_path, mask_path, read_run
 
-NULL, RESEED, PLACEBO, TRUTH, TRUTH_PLACEBO = "null", "reseed", "placebo", "truth", "truth_placebo"
+NULL, RESEED, PLACEBO, TRUTH = "null", "reseed", "placebo", "truth"
 BACK, BACK_IMAGES = "back", 12
 BATCH = 32
 OTHER_SEED = 1_000_003  # added for the second seed
@@ -128,7 +128,7 @@ class Album:
         place = self.pairs.places[row]
         if kind == ORIGINAL:
             return place.original
-        if kind in (PLACEBO, TRUTH, TRUTH_PLACEBO):
+        if kind in (PLACEBO, TRUTH):
             return self.folder / kind / f"{file_stem(place.image_id)}.png"
         return image_path(self.folder / kind, place.image_id)
 
@@ -167,22 +167,15 @@ class Album:
 
 
 def write_placebos(album: Album, seed: int, progress: Progress) -> None:
-    """Write the placebo of each edit, and of each exact counterfactual."""
-    wanted = [(EDIT, PLACEBO), (TRUTH, TRUTH_PLACEBO)]
-    missing = {kind: _missing(album, source, kind) for source, kind in wanted}
-    total, done = sum(map(len, missing.values())), 0
-    for source, kind in wanted:
-        for row in missing[kind]:
-            (album.folder / kind).mkdir(parents=True, exist_ok=True)
-            bits = io.read(album.path(source, row)).bits
-            pair = album.stack(ORIGINAL, [row]), album.stack(source, [row])
-            io.write_image(album.path(kind, row), placebo_edit(*pair, [album.ids[row]], seed, bits)[0], bits)
-            done += 1
-            progress(done, total)
-
-
-def _missing(album: Album, source: str, kind: str) -> list[int]:
-    return [row for row in album.rows_with(source) if not os.path.isfile(album.path(kind, row))]
+    """Write the placebo of each edit."""
+    edited = album.rows_with(EDIT)
+    missing = [row for row in edited if not os.path.isfile(album.path(PLACEBO, row))]
+    (album.folder / PLACEBO).mkdir(parents=True, exist_ok=True)
+    for done, row in enumerate(missing, 1):
+        bits = io.read(album.path(EDIT, row)).bits
+        pair = album.stack(ORIGINAL, [row]), album.stack(EDIT, [row])
+        io.write_image(album.path(PLACEBO, row), placebo_edit(*pair, [album.ids[row]], seed, bits)[0], bits)
+        progress(done, len(missing))
 
 
 def _chunks(rows: Sequence[int], size: int = BATCH) -> Iterator[list[int]]:

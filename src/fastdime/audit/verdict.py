@@ -1,11 +1,13 @@
 """What the effects of an audit prove, in one of three answers and one sentence.
 
 The effects are one number an image: how much switching the shortcut moves the output, minus what a placebo
-edit moves it. With alpha = 0.05 each claim is made in about 5 of 100 audits where it should not be (in 7 with
-30 images and strongly skewed effects):
+edit moves it. Of two edits with different noise the effect is what they have in common, and the low end of its
+interval is of the part that is sure. With alpha = 0.05 each claim is made in about 5 of 100 audits where it
+should not be (in 7 with 30 images and strongly skewed effects):
 
-- `no reliance above m`: the whole interval of level 1 - 2 alpha lies between -m and m, and the two one-sided
-  tests say the same. It comes first: an effect that is above zero but surely below m is no reliance above m.
+- `no reliance above m`: the whole interval of level 1 - 2 alpha lies below m, and unless the effect is negative
+  the two one-sided tests (TOST) say the same. It comes first: an effect that is above zero but surely below m
+  is no reliance above m.
 - `relies`: the whole interval lies above 0 and the p-value of the sign-flip test (after Holm's adjustment, if
   more was asked) is at most alpha. The effect itself may be smaller than m; it is not surely so.
 - `cannot tell`: anything else, also fewer than 10 images or 5 patients, or effects without any spread.
@@ -14,7 +16,7 @@ Without a placebo the effect is the whole change, and every edit changes somethi
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from numpy.typing import ArrayLike
@@ -23,7 +25,7 @@ from fastdime.audit.evidence import sign_flip
 from fastdime.audit.sizes import check_margin, check_share, equivalence_of, minimum_detectable
 from fastdime.errors import InputError, expected
 from fastdime.metrics.clusters import clusters
-from fastdime.metrics.numbers import Groups, as_numbers
+from fastdime.metrics.numbers import Groups, as_numbers, check_equal_length
 from fastdime.metrics.statistics import Estimate, mean_interval
 
 FEWEST_IMAGES, FEWEST_CLUSTERS = 10, 5
@@ -71,14 +73,14 @@ def weigh(
     alpha: float = 0.05,
     power: float = 0.8,
     seed: int = 0,
-    controlled: bool = True,
+    least: ArrayLike | None = None,
 ) -> Evidence:
     """Gather what the effects of the images prove.
 
     Args:
         effects: for each image the effect of the shortcut minus that of the placebo.
         groups: the patient of each image.
-        controlled: False where nothing was taken off, because there is no placebo.
+        least: for each image the part of the effect that is sure; the low end of the interval and p are of it.
 
     >>> found = weigh([0.21, 0.18, 0.25, 0.3, 0.2, 0.22, 0.19, 0.27, 0.24, 0.2], 0.05)
     >>> verdict(found).kind
@@ -87,17 +89,21 @@ def weigh(
     check_margin(margin)
     check_share("alpha", alpha, 0.5)
     numbers = as_numbers("effects", effects)
+    sure = numbers if least is None else as_numbers("least", least)
+    check_equal_length("effects and least", numbers, sure)
     found = clusters(numbers, groups)
+    estimate, lower = (
+        mean_interval(part, groups, level=1 - 2 * alpha, seed=seed) for part in (numbers, sure)
+    )
     return Evidence(
-        mean_interval(numbers, groups, level=1 - 2 * alpha, seed=seed),
+        replace(estimate, low=min(estimate.low, lower.low)),
         margin,
-        sign_flip(numbers, groups, alternative="greater", seed=seed),
+        sign_flip(sure, groups, alternative="greater", seed=seed),
         equivalence_of(found, margin),
         minimum_detectable(found.error, len(found), alpha=alpha, power=power, alternative="greater"),
         alpha,
         power,
         found.error > 0,
-        controlled,
     )
 
 
@@ -117,14 +123,13 @@ def verdict(evidence: Evidence, p: float | None = None) -> Verdict:
         return Verdict("cannot tell", missing)
     found, margin, alpha = evidence.estimate, evidence.margin, evidence.alpha
     shown = _shown(evidence)
-    if -margin < found.low and found.high < margin and evidence.p_equivalence <= alpha:
-        return Verdict("no reliance above m", f"{shown} lies within {margin:.3g} of zero")
+    if found.high < margin and (found.value < 0 or evidence.p_equivalence <= alpha):
+        more = ": the placebo moves the model more" if found.high < 0 else ""
+        return Verdict("no reliance above m", f"{shown} lies below {margin:.3g}{more}")
     if not evidence.controlled:
         return Verdict("cannot tell", f"{shown}, and no placebo says how much of it any edit would do")
     if found.low > 0 and chance <= alpha:
         return Verdict("relies", f"{shown} lies above zero (p = {chance:.2g})")
-    if found.high < 0:
-        return Verdict("cannot tell", f"{shown} lies below zero: the placebo moves the model more")
     return Verdict("cannot tell", f"{shown} {_open(evidence, chance)}")
 
 
@@ -155,9 +160,8 @@ def _open(evidence: Evidence, chance: float) -> str:
     found, margin = evidence.estimate, evidence.margin
     if found.low > 0:
         state = f"lies above zero, but p = {chance:.2g} is not below {evidence.alpha:g}"
-    elif -margin < found.low and found.high < margin:
-        p = evidence.p_equivalence
-        state = f"lies within {margin:.3g} of zero, but p = {p:.2g} of the t-tests is too high"
+    elif found.high < margin:
+        state = f"lies below {margin:.3g}, but p = {evidence.p_equivalence:.2g} of the t-tests is too high"
     else:
         state = f"holds both zero and effects beyond {margin:.3g}"
     if math.isnan(evidence.detectable):

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,6 +81,13 @@ class Weighed:
         groups = _chosen(self.subjects.groups, shown)
         return Interval.of(mean_interval(values[shown], groups, seed=self.rules.seed))
 
+    def effect(self, where: Rows | None = None) -> Interval:
+        """Return the mean effect; the low end of its interval is of the part that is sure."""
+        found, least = self.mean(self.effects.effect, where), self.mean(self.effects.least, where)
+        if found.low is None or least.low is None:
+            return found
+        return found.model_copy(update={"low": min(found.low, least.low)})
+
     def row(self, shortcut: str, model: str, output: str, p_adjusted: float) -> Row:
         """Write everything down."""
         found, has, evidence = self.effects, self.effects.has, self.evidence
@@ -91,7 +98,7 @@ class Weighed:
             output=output,
             verdict=answer.kind,
             reason=answer.reason,
-            effect=self.mean(found.effect),
+            effect=self.effect(),
             mad=self.mean(found.size),
             md_with=self.mean(found.change, has),
             md_without=self.mean(found.change, ~has),
@@ -116,7 +123,7 @@ class Weighed:
     def _complier(self) -> Interval:
         complied = self.subjects.complied
         none = np.zeros(len(self.effects.has), dtype=bool)
-        return self.mean(self.effects.effect, none if complied is None else complied == 1)
+        return self.effect(none if complied is None else complied == 1)
 
     def _size(self) -> float:
         shown = ~np.isnan(self.effects.effect)
@@ -158,9 +165,8 @@ class Weighed:
             texts = np.array(values, dtype=object)
             for value in sorted(set(values) - {""}):
                 where = texts == value
-                numbers = (self.effects.size, self.effects.change, self.effects.effect)
-                mad, md, effect = (self.mean(number, where) for number in numbers)
-                yield Stratum(by=by, value=value, mad=mad, md=md, effect=effect)
+                mad, md = (self.mean(number, where) for number in (self.effects.size, self.effects.change))
+                yield Stratum(by=by, value=value, mad=mad, md=md, effect=self.effect(where))
 
     def _cells(self) -> dict[str, Sequence[str]]:
         """Name the cell of each image; blank where the label of the task is not known."""
@@ -174,14 +180,15 @@ class Weighed:
 
 def _evidence(effects: Effects, subjects: Subjects, rules: Rules, where: Rows) -> Evidence:
     shown = ~np.isnan(effects.effect) & where
-    return weigh(
+    found = weigh(
         effects.effect[shown],
         rules.margin,
         _chosen(subjects.groups, shown),
         alpha=rules.alpha,
         seed=rules.seed,
-        controlled=effects.controlled,
+        least=effects.least[shown],
     )
+    return replace(found, controlled=effects.controlled)
 
 
 def adjusted(weighed: Sequence[Weighed]) -> list[float]:

@@ -48,7 +48,7 @@ def grown(strength: Float[Tensor, "b 1 h w"], sure: float, faint: float) -> Bool
     [True, True, True, False, False]
     """
     found, allowed = (strength >= sure).to(strength), (strength >= faint).to(strength)
-    for _ in range(sum(strength.shape[2:])):
+    for _ in range(strength[0].numel()):
         wider = dilate(found, 3) * allowed
         if torch.equal(wider, found):
             break

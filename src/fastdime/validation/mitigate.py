@@ -21,7 +21,7 @@ from fastdime.audit.output import write_audit
 from fastdime.audit.pictures import Show, check_some
 from fastdime.audit.request import AuditRequest
 from fastdime.audit.schema import Interval
-from fastdime.bundles import load_bundle
+from fastdime.bundles import load_bundle, load_info
 from fastdime.data.table import Table
 from fastdime.errors import InputError, expected, unknown
 from fastdime.files import write_atomically
@@ -30,8 +30,8 @@ from fastdime.pipeline.explain import explain
 from fastdime.pipeline.pairs import pairs_of_run
 from fastdime.training.mending import Mending
 from fastdime.validation.phantom_pool import TEST_U, TRAIN, phantom_pool, pool_sizes
-from fastdime.validation.study import columns_of, numbers, rows_of, train_ids
-from fastdime.validation.task_models import Examples, Ids, ModelRecipe, model_recipe, train_task_model
+from fastdime.validation.study import check_bundle, columns_of, numbers, recipe_of, rows_of, train_ids
+from fastdime.validation.task_models import Examples, Ids, ModelRecipe, train_task_model
 
 PLAIN, RESULT = "plain", "mitigate.json"
 WAYS: Mapping[str, Mending] = {
@@ -74,20 +74,23 @@ def mitigate_phantom(
     name: str, repair: Repair, request: AuditRequest, out: Path, show: Show
 ) -> dict[str, Any]:
     """Mend a model of a phantom, whose bundle has its name."""
+    bundle = next(iter(request.shortcuts.values())) or name
+    request = request.model_copy(update={"task": "task", "shortcuts": {"shortcut": bundle}})
+    check_bundle(request)
     n, n_balanced = repair.n or TRAIN, repair.n_balanced or TEST_U
     table = phantom_pool(name, *pool_sizes(n, 2, n_balanced), out / "data", show)
-    bundle = request.shortcuts["shortcut"] or name
-    request = request.model_copy(update={"shortcuts": {"shortcut": bundle}})
     plan = Plan((repair.k,), n, None, n_balanced)
-    bench = Bench(table, Columns(), plan, model_recipe(repair.recipe or "small"), request)
+    bench = Bench(table, Columns(), plan, recipe_of(repair.recipe or "small", request), request)
     return bench.mitigate(repair, out, show)
 
 
 def mitigate_table(repair: Repair, request: AuditRequest, out: Path, show: Show) -> dict[str, Any]:
     """Mend a model of a user's data; columns are those of the request."""
     columns = columns_of(request)
-    recipe = model_recipe(repair.recipe or "resnet18")
-    recipe = replace(recipe, size=request.size or recipe.size, convert=request.convert)
+    check_bundle(request)
+    recipe = recipe_of(repair.recipe or "resnet18", request)
+    # Counterfactuals have the size of the bundle, and must not be told from images by a blur.
+    recipe = replace(recipe, size=request.size or load_info(_bundle(request)).size)
     plan = Plan((repair.k,), repair.n, None, repair.n_balanced)
     return Bench(open_data(request), columns, plan, recipe, request).mitigate(repair, out, show)
 
@@ -129,10 +132,7 @@ class Bench:
     def _partners(self, ids: Ids, limit: int | None, out: Path, show: Show) -> dict[str, Path]:
         """Make counterfactuals of training and validation images; those that failed have none."""
         request, column = self.request, self.columns.shortcut
-        source = request.shortcuts[column]
-        if source is None:
-            raise InputError(expected("--bundle", "a bundle, to make counterfactuals with", "none"))
-        bundle = load_bundle(source)
+        bundle = load_bundle(_bundle(request))
         explainer = explainer_of(bundle, request)
         names = {"method": request.method, "denoiser": bundle.name, "classifier": bundle.name}
         options = run_options_of(request).model_copy(update={"target": f"flip:{column}"})
@@ -141,6 +141,10 @@ class Bench:
             explain(chosen, explainer, out, options, sources=names, progress=progress)
         check_some(out, column)
         return {place.image_id: place.counterfactual for place in pairs_of_run(out).places}
+
+
+def _bundle(request: AuditRequest) -> str:
+    return str(next(iter(request.shortcuts.values())))
 
 
 def _some(ids: Ids, limit: int | None) -> list[str]:

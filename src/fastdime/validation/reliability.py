@@ -3,8 +3,9 @@
 from collections.abc import Callable, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fastdime.audit.effects import Effects, Numbers
+from fastdime.audit.effects import Effects
 from fastdime.audit.verdict import verdict, weigh
 from fastdime.audit.weighing import Rules
 from fastdime.metrics.statistics import mean_interval
@@ -21,12 +22,12 @@ def coverage(models: Sequence[Effects], seed: int = 0, progress: Progress | None
     """
     held = []
     for number, effects in enumerate(models):
-        found, exact = effects.effect, effects.exact.effect
-        shown = ~(np.isnan(found) | np.isnan(exact))
-        truth = float(exact[shown].mean())
-        for values in drawn(found[shown], IMAGES, seed + number):
-            interval = mean_interval(values, seed=seed)
-            held.append(interval.low <= truth <= interval.high)
+        shown = ~np.isnan(effects.effect + effects.exact.effect)
+        truth = float(effects.exact.effect[shown].mean())
+        for rows in drawn(np.flatnonzero(shown), IMAGES, seed + number):
+            low = mean_interval(effects.least[rows], seed=seed).low
+            found = mean_interval(effects.effect[rows], seed=seed)
+            held.append(min(low, found.low) <= truth <= found.high)
         if progress is not None:
             progress(number + 1, len(models))
     return float(np.mean(held))
@@ -36,16 +37,17 @@ def relies(models: Sequence[Effects], images: int, rules: Rules, progress: Progr
     """Return the share of audits with so many images that come to the verdict `relies`."""
     said = []
     for number, effects in enumerate(models):
-        found = effects.effect[~np.isnan(effects.effect)]
-        for values in drawn(found, images, rules.seed + 1000 + number):
-            evidence = weigh(values, rules.margin, alpha=rules.alpha, seed=rules.seed)
+        shown = np.flatnonzero(~np.isnan(effects.effect))
+        for rows in drawn(shown, images, rules.seed + 1000 + number):
+            effect, least = effects.effect[rows], effects.least[rows]
+            evidence = weigh(effect, rules.margin, alpha=rules.alpha, seed=rules.seed, least=least)
             said.append(verdict(evidence).kind == "relies")
         if progress is not None:
             progress(number + 1, len(models))
     return float(np.mean(said))
 
 
-def drawn(values: Numbers, images: int, seed: int) -> list[Numbers]:
+def drawn(rows: NDArray[np.intp], images: int, seed: int) -> list[NDArray[np.intp]]:
     """Draw test sets with replacement."""
     rng = np.random.default_rng(seed)
-    return [rng.choice(values, images) for _ in range(RESAMPLED)]
+    return [rng.choice(rows, images) for _ in range(RESAMPLED)]

@@ -6,7 +6,7 @@ OUT/validate.json     the table
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import mean, stdev
 
@@ -20,12 +20,13 @@ from fastdime.audit.pictures import Show
 from fastdime.audit.request import AuditRequest
 from fastdime.audit.schema import Interval, Row
 from fastdime.audit.trend import slope, trend
+from fastdime.bundles import load_info
 from fastdime.data.phantoms.design import Dials
 from fastdime.data.phantoms.ideal import ideal_observer
 from fastdime.data.table import Table
 from fastdime.errors import InputError, expected
 from fastdime.training.pictures import read_pictures
-from fastdime.validation.task_models import Examples, Ids, ModelRecipe, train_task_model
+from fastdime.validation.task_models import Examples, Ids, ModelRecipe, model_recipe, train_task_model
 
 BATCH = 64
 Numbers = dict[str, float | None]
@@ -85,9 +86,23 @@ def study(table: Table, plan: StudyPlan, out: Path, show: Show) -> Study:
 def columns_of(request: AuditRequest) -> Columns:
     """Return the columns that a request names, one for the task and one for the shortcut."""
     if request.task is None or len(request.shortcuts) != 1:
-        got = f"{'no task' if request.task is None else request.task!r} and {len(request.shortcuts)}"
+        got = f"{request.task or 'no task'} and {len(request.shortcuts)}"
         raise InputError(expected("columns", "a task and one shortcut", got))
     return Columns(request.task, next(iter(request.shortcuts)), None, request.group)
+
+
+def check_bundle(request: AuditRequest) -> None:
+    """Refuse a request whose bundle is not there: training takes long, and would be for nothing."""
+    for source in request.shortcuts.values():
+        if source is None:
+            raise InputError(expected("--bundle", "a bundle, to make counterfactuals with", "none"))
+        load_info(source)
+
+
+def recipe_of(name: str, request: AuditRequest) -> ModelRecipe:
+    """Return how a task model is trained on images as the request reads them."""
+    recipe = model_recipe(name)
+    return replace(recipe, size=request.size or recipe.size, convert=request.convert)
 
 
 def name_of(k: float, seed: int) -> str:

@@ -60,7 +60,7 @@ MODELS: Mapping[str, ModelRecipe] = MappingProxyType(
             architecture="small-resnet",
             augment=Augment(shift=3),
             resizes=False,
-            note="For phantoms: half a minute without a GPU.",
+            note="For phantoms, and for machines without a GPU.",
         ),
     }
 )

@@ -1,7 +1,7 @@
 """`fastdime validate`: the study on a phantom or on a user's table, with what proves it right."""
 
 import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,7 @@ from fastdime.audit.weighing import Rules
 from fastdime.files import write_atomically
 from fastdime.validation.phantom_pool import TEST_K, TEST_U, TRAIN, phantom_pool, pool_sizes
 from fastdime.validation.reliability import FEW, IMAGES, coverage, relies
-from fastdime.validation.study import Study, StudyPlan, columns_of, name_of, study
-from fastdime.validation.task_models import model_recipe
+from fastdime.validation.study import Study, StudyPlan, check_bundle, columns_of, name_of, recipe_of, study
 
 RESULT, DOSE = "validate.json", "dose.json"
 MOST, NONE = 100.0, 50.0  # the k that must be found, and the one where there is nothing to find
@@ -46,6 +45,8 @@ def validate_phantom(
     name: str, wanted: Wanted, request: AuditRequest, out: Path, show: Show
 ) -> dict[str, Any]:
     """Run the study on a phantom, whose bundle has its name."""
+    request = request.model_copy(update={"task": "task", "shortcuts": {"shortcut": _bundle(request) or name}})
+    check_bundle(request)
     defaults = (TRAIN, TEST_K, TEST_U)
     n, n_test, n_balanced = (given or size for given, size in zip(wanted.sizes, defaults, strict=True))
     table = phantom_pool(name, *pool_sizes(n, n_test, n_balanced), out / "data", show)
@@ -53,9 +54,9 @@ def validate_phantom(
         Columns(),
         Plan(wanted.ks, n, n_test, n_balanced),
         wanted.rule,
-        model_recipe(wanted.recipe or "small"),
+        recipe_of(wanted.recipe or "small", request),
         wanted.seeds,
-        request.model_copy(update={"task": "task", "shortcuts": {"shortcut": _bundle(request) or name}}),
+        request,
         phantom=True,
     )
     return _told(study(table, plan, out, show), plan, wanted, out, show)
@@ -68,8 +69,8 @@ def _bundle(request: AuditRequest) -> str | None:
 def validate_table(wanted: Wanted, request: AuditRequest, out: Path, show: Show) -> dict[str, Any]:
     """Run the study on a user's table; its columns are those of the request."""
     columns = columns_of(request)
-    recipe = model_recipe(wanted.recipe or "resnet18")
-    recipe = replace(recipe, size=request.size or recipe.size, convert=request.convert)
+    check_bundle(request)
+    recipe = recipe_of(wanted.recipe or "resnet18", request)
     plan = StudyPlan(columns, Plan(wanted.ks, *wanted.sizes), wanted.rule, recipe, wanted.seeds, request)
     return _told(study(open_data(request), plan, out, show), plan, wanted, out, show)
 
