@@ -98,6 +98,33 @@ def test_what_two_edits_have_in_common() -> None:
     assert_allclose(found.effect, found.crossed)
 
 
+def test_the_placebo_comes_off_what_two_edits_have_in_common() -> None:
+    found = made(reseed=(0.5, 0.1, 0.5), placebo=(0.8, 0.2, 0.5))
+    assert_allclose(found.effect, [0.35, -0.3, 0], atol=1e-12)  # -0.1 and nothing have nothing in common
+    assert_allclose(found.least, [0.3, -0.3, 0], atol=1e-12)
+
+
+def test_equal_edits_have_everything_in_common() -> None:
+    found = made(reseed=(0.4, 0.7, 0.6))
+    for numbers in (found.crossed, found.agreed, found.least):
+        assert_allclose(numbers, found.size)
+
+
+def test_an_image_with_one_edit_counts_as_it_is() -> None:
+    found = made(reseed=(0.5, NAN, 0.5), edit=(0.4, 0.7, NAN))
+    assert_allclose(found.effect, [0.45, 0.5, NAN])
+    assert_allclose(found.least, [0.4, 0.5, NAN])
+
+
+def test_moves_by_chance_cancel() -> None:
+    moves = 0.1 * np.random.default_rng(0).standard_normal((2, 2000))
+    nothing, half = np.full(2000, NAN), np.full(2000, 0.5)
+    found = Effects(half, half - moves[0], half, half, nothing, nothing, half - moves[1], half > 0, nothing)
+    assert found.size.mean() > 0.07
+    assert abs(found.effect.mean()) < 0.006
+    assert (found.least <= found.effect + 1e-12).all()
+
+
 def test_exact_counterfactuals_in_place_of_edits() -> None:
     found = made(
         placebo=(0.8, 0.5, 0.5),

@@ -105,6 +105,25 @@ def test_an_adjusted_p_replaces_that_of_one_question() -> None:
     assert verdict(replace(found, p=float(adjusted))) == verdict(found, adjusted)
 
 
+def test_the_low_end_is_of_the_part_that_is_sure() -> None:
+    values = effects(0.1)
+    plain, careful = weigh(values, MARGIN), weigh(values, MARGIN, least=values - 0.12)
+    assert careful.estimate.value == plain.estimate.value
+    assert careful.estimate.high == plain.estimate.high
+    assert careful.estimate.low == pytest.approx(plain.estimate.low - 0.12, abs=1e-9)
+    assert (verdict(plain).kind, verdict(careful).kind) == ("relies", "cannot tell")
+    assert careful.p > 0.5
+    with pytest.raises(InputError, match="effects and least"):
+        weigh(values, MARGIN, least=values[1:])
+
+
+def test_without_a_placebo_reliance_is_not_claimed() -> None:
+    answer = verdict(replace(evidence(0.1, 0.3), controlled=False))
+    assert answer.kind == "cannot tell"
+    assert answer.reason.startswith("the change by the edit is 0.2")
+    assert verdict(replace(evidence(0.01, 0.03), controlled=False)).kind == "no reliance above m"
+
+
 def test_the_same_effects_have_the_same_verdict_in_any_order() -> None:
     values = effects(0.03)
     assert weigh(values, MARGIN) == weigh(values[::-1], MARGIN)

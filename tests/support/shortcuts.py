@@ -18,6 +18,7 @@ from fastdime.bundles import BundleInfo, save_bundle
 from fastdime.classifiers.load import save_classifier
 from fastdime.classifiers.networks import small_resnet
 from fastdime.classifiers.spec import ClassifierSpec
+from fastdime.classifiers.wrapper import ImageClassifier
 from fastdime.data.io import write_image
 from fastdime.diffusion.denoiser import Denoiser, as_denoiser
 from fastdime.diffusion.schedule import linear
@@ -99,6 +100,16 @@ def leaning(x: Tensor) -> Tensor:
 def blind(x: Tensor) -> Tensor:
     """A model that looks where no edit changes anything."""
     return 3 * x[:, :1, *SPOT].mean((1, 2, 3))
+
+
+def leaning_model() -> ImageClassifier:
+    """The first one, for the command line."""
+    return ImageClassifier(leaning)
+
+
+def blind_model() -> ImageClassifier:
+    """The second one."""
+    return ImageClassifier(blind)
 
 
 def draw(i: int, shortcut: int, task: int) -> Tensor:

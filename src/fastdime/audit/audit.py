@@ -191,7 +191,7 @@ def _with_pictures(
             "failed": len(album.pairs.failed),
             "compliance": compliance(oracle, found, shown, groups),
             "collateral": collateral(album, others, groups),
-            "self_tests": self_tests(album),
+            "self_tests": self_tests(album, shown),
         }
     )
     return Asked(column, album, subjects, shown, album.ids, card, (*warnings, *_doubts(card, album)))

@@ -79,11 +79,11 @@ class Effects:
 
     @property
     def crossed(self) -> Numbers:
-        """How far two edits with different noise move the model the same way; less than nothing if they differ.
+        """How far two edits with different noise move the model the same way; negative if they differ.
 
         An edit also moves a model by chance, and one that goes nowhere would still seem to go somewhere. Each
-        edit is counted in the direction of the other, so that chance cancels in the mean. Without a second edit
-        it is how far the first goes.
+        edit is counted in the direction of the other, so that chance cancels in the mean. Without a second
+        edit it is how far the first goes.
         """
         other = self.before - self.reseed
         both = (np.sign(other) * self.change + np.sign(self.change) * other) / 2

@@ -1,13 +1,13 @@
 """What the effects of an audit prove, in one of three answers and one sentence.
 
 The effects are one number an image: how much switching the shortcut moves the output, minus what a placebo
-edit moves it. Of two edits with different noise the effect is what they have in common, and the low end of its
-interval is of the part that is sure. With alpha = 0.05 each claim is made in about 5 of 100 audits where it
+edit moves it. Of two edits with different noise the effect is what they have in common, and the low end of
+its interval is of the part that is sure. With alpha = 0.05 each claim is made in about 5 of 100 audits where it
 should not be (in 7 with 30 images and strongly skewed effects):
 
-- `no reliance above m`: the whole interval of level 1 - 2 alpha lies below m, and unless the effect is negative
-  the two one-sided tests (TOST) say the same. It comes first: an effect that is above zero but surely below m
-  is no reliance above m.
+- `no reliance above m`: the whole interval of level 1 - 2 alpha lies below m, and unless the effect is
+  negative the two one-sided tests (TOST) say the same. It comes first: an effect that is above zero but surely
+  below m is no reliance above m.
 - `relies`: the whole interval lies above 0 and the p-value of the sign-flip test (after Holm's adjustment, if
   more was asked) is at most alpha. The effect itself may be smaller than m; it is not surely so.
 - `cannot tell`: anything else, also fewer than 10 images or 5 patients, or effects without any spread.
@@ -80,7 +80,7 @@ def weigh(
     Args:
         effects: for each image the effect of the shortcut minus that of the placebo.
         groups: the patient of each image.
-        least: for each image the part of the effect that is sure; the low end of the interval and p are of it.
+        least: for each image the part of the effect that is sure: for the low end of the interval, and p.
 
     >>> found = weigh([0.21, 0.18, 0.25, 0.3, 0.2, 0.22, 0.19, 0.27, 0.24, 0.2], 0.05)
     >>> verdict(found).kind
