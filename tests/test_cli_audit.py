@@ -153,7 +153,7 @@ def test_images_that_need_another_size(world: World, tmp_path: Path) -> None:
         (["--set", "tua=3"], "did you mean 'tau'"),
         (["--bundle", "nowhere"], "bundle nowhere: expected a folder"),
         (["--device", "gpu"], "--device: expected a device of this machine"),
-        (["--limit", "many"], "many"),
+        (["--limit", "many"], "Invalid value for '--limit'"),
     ],
 )
 def test_bad_input_is_one_line(words: list[str], sentence: str, world: World, tmp_path: Path) -> None:
@@ -248,10 +248,17 @@ def test_what_cannot_be_trained_is_one_line(
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["validate", "skin-ruler", "--k", "much"], "--k"),
+        (
+            ["validate", "skin-ruler", "--k", "much"],
+            "k: expected a percentage from 0 to 100, or none, got 'much'",
+        ),
         (
             ["validate", "skin-ruler", "--k", "100,,50"],
-            "--k: expected percentages with commas between, got ''",
+            "k: expected a percentage from 0 to 100, or none, got ''",
+        ),
+        (
+            ["validate", "skin-ruler", "--k", "none"],
+            "--k: expected percentages with commas between, got 'none'",
         ),
         (["validate", "skin-ruler", "--k", "100,100"], "k: expected different percentages"),
         (["validate", "skin-ruler", "--rule", "blanced"], "did you mean 'balanced'"),

@@ -2,12 +2,12 @@
 
 The effects are one number an image: how much switching the shortcut moves the output, minus what a placebo
 edit moves it. Of two edits with different noise the effect is what they have in common, and the low end of
-its interval is of the part that is sure. With alpha = 0.05 each claim is made in about 5 of 100 audits where it
-should not be (in 7 with 30 images and strongly skewed effects):
+its interval is of the part that is sure. With alpha = 0.05 each claim is made in about 5 of 100 audits where
+it should not be (in 7 with 30 images and strongly skewed effects):
 
 - `no reliance above m`: the whole interval of level 1 - 2 alpha lies below m, and unless the effect is
-  negative the two one-sided tests (TOST) say the same. It comes first: an effect that is above zero but surely
-  below m is no reliance above m.
+  negative the two one-sided tests (TOST) say the same. It comes first: an effect that is above zero but
+  surely below m is no reliance above m.
 - `relies`: the whole interval lies above 0 and the p-value of the sign-flip test (after Holm's adjustment, if
   more was asked) is at most alpha. The effect itself may be smaller than m; it is not surely so.
 - `cannot tell`: anything else, also fewer than 10 images or 5 patients, or effects without any spread.

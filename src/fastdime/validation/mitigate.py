@@ -78,10 +78,9 @@ def mitigate_phantom(
     request = request.model_copy(update={"task": "task", "shortcuts": {"shortcut": bundle}})
     check_bundle(request)
     n, n_balanced = repair.n or TRAIN, repair.n_balanced or TEST_U
+    plan, recipe = Plan((repair.k,), n, None, n_balanced), recipe_of(repair.recipe or "small", request)
     table = phantom_pool(name, *pool_sizes(n, 2, n_balanced), out / "data", show)
-    plan = Plan((repair.k,), n, None, n_balanced)
-    bench = Bench(table, Columns(), plan, recipe_of(repair.recipe or "small", request), request)
-    return bench.mitigate(repair, out, show)
+    return Bench(table, Columns(), plan, recipe, request).mitigate(repair, out, show)
 
 
 def mitigate_table(repair: Repair, request: AuditRequest, out: Path, show: Show) -> dict[str, Any]:

@@ -49,7 +49,6 @@ def validate_phantom(
     check_bundle(request)
     defaults = (TRAIN, TEST_K, TEST_U)
     n, n_test, n_balanced = (given or size for given, size in zip(wanted.sizes, defaults, strict=True))
-    table = phantom_pool(name, *pool_sizes(n, n_test, n_balanced), out / "data", show)
     plan = StudyPlan(
         Columns(),
         Plan(wanted.ks, n, n_test, n_balanced),
@@ -59,6 +58,7 @@ def validate_phantom(
         request,
         phantom=True,
     )
+    table = phantom_pool(name, *pool_sizes(n, n_test, n_balanced), out / "data", show)
     return _told(study(table, plan, out, show), plan, wanted, out, show)
 
 
