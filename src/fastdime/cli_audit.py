@@ -141,6 +141,7 @@ def validate(
 ) -> None:
     """Plant correlations, train on them, and see whether the audit finds them: the paper's study."""
     with interrupt_later():
+        from fastdime.report.drop import write_drop
         from fastdime.validation.validate import Wanted, validate_phantom, validate_table
 
     ks = tuple(_percent(text) for text in k.split(","))
@@ -151,6 +152,7 @@ def validate(
         told = validate_phantom(phantom, wanted, _request(context), out, progress_of)
     else:
         told = validate_table(wanted, _request(context), out, progress_of)
+    figure = write_drop(told["models"], out / "drop.svg")
     if as_json:
         print(json.dumps(told))
         return
@@ -160,7 +162,7 @@ def validate(
             print(f"{name.replace('_', ' ')}: {told[name]}")
     for note in told["notes"]:
         print(f"Note: {note}.")
-    print(f"\nEverything is in {out}. Next: fastdime report {out / 'audit'}")
+    print(f"\nEverything is in {out}, the paper's figure in {figure}. Next: fastdime report {out / 'audit'}")
 
 
 def mitigate(
