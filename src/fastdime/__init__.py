@@ -4,6 +4,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fastdime.audit.output import read_audit, write_audit
+    from fastdime.audit.request import AuditRequest
     from fastdime.bundles import Bundle, BundleInfo, load_bundle, save_bundle
     from fastdime.classifiers.load import load_classifier, save_classifier
     from fastdime.classifiers.perceptual import vgg19_features
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 # Where each public name lives: imported when first used, because torch takes a second to load.
 _HOME = {
     "AceSettings": "counterfactuals.settings",
+    "AuditRequest": "audit.request",
     "Bundle": "bundles",
     "BundleInfo": "bundles",
     "CheckpointError": "errors",
@@ -65,6 +68,7 @@ _HOME = {
     "load_denoiser": "diffusion.checkpoints",
     "pairs_of_folders": "pipeline.pairs",
     "pairs_of_run": "pipeline.pairs",
+    "read_audit": "audit.output",
     "read_run": "runs",
     "read_table": "data.table",
     "sample": "diffusion.sampling",
@@ -74,12 +78,14 @@ _HOME = {
     "settings_for": "counterfactuals.methods",
     "summarise": "pipeline.summary",
     "vgg19_features": "classifiers.perceptual",
+    "write_audit": "audit.output",
 }
 
 __all__ = [
     "METHODS",
     "PRESETS",
     "AceSettings",
+    "AuditRequest",
     "Bundle",
     "BundleInfo",
     "CheckpointError",
@@ -111,6 +117,7 @@ __all__ = [
     "load_denoiser",
     "pairs_of_folders",
     "pairs_of_run",
+    "read_audit",
     "read_run",
     "read_table",
     "sample",
@@ -120,6 +127,7 @@ __all__ = [
     "settings_for",
     "summarise",
     "vgg19_features",
+    "write_audit",
 ]
 __version__ = "0.1.0"
 

@@ -15,7 +15,7 @@ from fastdime.audit.answers import EDIT, KINDS, Answers, Scope, open_answers, re
 from fastdime.audit.effects import Effects, Numbers
 from fastdime.audit.generator import Oracle, collateral, compliance, complied, self_tests
 from fastdime.audit.models import Audited, Shape, open_audited
-from fastdime.audit.pictures import PLACEBO, Album, Show, Studio
+from fastdime.audit.pictures import PLACEBO, Album, Show, Studio, unseen
 from fastdime.audit.request import AuditRequest
 from fastdime.audit.schema import Audit, Generator
 from fastdime.audit.weighing import Rules, Subjects, Weighed, adjusted
@@ -54,12 +54,13 @@ class Found:
     effects: dict[tuple[str, str, str], Effects]  # by shortcut, model and output
 
 
-def audit(request: AuditRequest, models: Mapping[str, object], out: str | Path, show: Show) -> Found:
+def audit(request: AuditRequest, models: Mapping[str, object], out: str | Path, show: Show = unseen) -> Found:
     """Audit models for shortcuts; called again, it goes on where it stopped.
 
     Args:
         models: by name: what `open_audited` opens, or a table of answers.
         out: folder for all pictures; the caller writes the results there, see `fastdime.audit.output`.
+        show: opens a display of progress for each part of the work.
     """
     return audit_table(open_data(request), request, models, Path(out), show)
 

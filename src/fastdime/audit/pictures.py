@@ -10,7 +10,7 @@ FOLDER/truth     exact counterfactuals, for phantoms
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -38,6 +38,12 @@ OTHER_SEED = 1_000_003  # added for the second seed
 SHORTCUT = "shortcut"  # the column that the truth of a phantom is about
 Progress = Callable[[float, int], None]
 Show = Callable[[str], AbstractContextManager[Progress]]  # such as fastdime.terminal.progress_of
+
+
+@contextmanager
+def unseen(what: str) -> Iterator[Progress]:
+    """Show no progress."""
+    yield lambda done, of: None
 
 
 @dataclass(frozen=True)
