@@ -89,6 +89,8 @@ def audit(
 
     conditions = [parse_condition(text) for text in fail_if or []]
     models = parse_models(model or [])
+    if conditions and not models:
+        raise InputError(expected("--fail-if", "a --model to fail for", "none"))
     request = _request(context)
     found = run(request, models, out, progress_of)
     path = write_audit(found, out)
@@ -117,9 +119,9 @@ def validate(
     truth: Annotated[
         bool, typer.Option("--truth", help="Also how often intervals and verdicts are right (phantoms).")
     ] = False,
-    n: Annotated[int | None, typer.Option(help="Images of each D_k; as many as there can be.")] = None,
-    n_test: Annotated[int | None, typer.Option(help="Images of each test_k.")] = None,
-    n_balanced: Annotated[int | None, typer.Option(help="Images of test_u.")] = None,
+    n: Annotated[int | None, typer.Option(min=2, help="Images of each D_k; as many as there can be.")] = None,
+    n_test: Annotated[int | None, typer.Option(min=2, help="Images of each test_k.")] = None,
+    n_balanced: Annotated[int | None, typer.Option(min=4, help="Images of test_u.")] = None,
     rule: Annotated[str, typer.Option(help="Curation: balanced, celeba or medical.")] = "balanced",
     recipe: Annotated[
         str | None, typer.Option(help="Task model: resnet18 or small; small for phantoms.")
@@ -179,8 +181,8 @@ def mitigate(
     partners: Annotated[
         int | None, typer.Option(min=2, help="Counterfactuals of training images to make; all.")
     ] = None,
-    n: Annotated[int | None, typer.Option(help="Training images; as many as there can be.")] = None,
-    n_balanced: Annotated[int | None, typer.Option(help="Images of test_u.")] = None,
+    n: Annotated[int | None, typer.Option(min=2, help="Training images; as many as there can be.")] = None,
+    n_balanced: Annotated[int | None, typer.Option(min=4, help="Images of test_u.")] = None,
     recipe: Annotated[
         str | None, typer.Option(help="Task model: resnet18 or small; small for phantoms.")
     ] = None,

@@ -17,7 +17,7 @@ from fastdime.audit.generator import Oracle, collateral, compliance, complied, s
 from fastdime.audit.models import Audited, Shape, open_audited
 from fastdime.audit.pictures import PLACEBO, Album, Show, Studio, unseen
 from fastdime.audit.request import AuditRequest
-from fastdime.audit.schema import Audit, Generator
+from fastdime.audit.schema import AUDIT_FILE, PICTURES_FILE, Audit, Generator
 from fastdime.audit.weighing import Rules, Subjects, Weighed, adjusted
 from fastdime.bundles import Bundle, load_bundle
 from fastdime.classifiers.load import load_classifier
@@ -25,8 +25,9 @@ from fastdime.counterfactuals.explainer import Explainer
 from fastdime.data.splits import NONE, groups_of, has
 from fastdime.data.table import PATIENT, Table, read_table
 from fastdime.errors import DataError, InputError, expected
-from fastdime.pipeline.options import RunOptions, moved, run_options
+from fastdime.pipeline.options import RunOptions, moved, network_of, run_options
 from fastdime.runs import file_stem
+from fastdime.weights import weights_hash
 
 CSV = (".csv", ".tsv", ".parquet")
 
@@ -62,13 +63,35 @@ def audit(request: AuditRequest, models: Mapping[str, object], out: str | Path, 
         out: folder for all pictures; the caller writes the results there, see `fastdime.audit.output`.
         show: opens a display of progress for each part of the work.
     """
-    return audit_table(open_data(request), request, models, Path(out), show)
+    check_out(Path(out), request)
+    known = read_table(request.data, root=request.root, group=_named(request.group)).ids
+    return audit_table(open_data(request), request, models, Path(out), show, known)
+
+
+def check_out(out: Path, request: AuditRequest) -> None:
+    """Refuse a folder that holds something else."""
+    if os.path.lexists(out) and not out.is_dir():
+        raise InputError(expected(str(out), "a folder, for --out", "a file", "choose another --out"))
+    there = sorted(os.listdir(out)) if out.is_dir() else []
+    own = {AUDIT_FILE, PICTURES_FILE, *map(file_stem, request.shortcuts)}
+    if there and own.isdisjoint(there):
+        got = f"one with {there[0]!r} in it"
+        raise InputError(expected(str(out), "the folder of an audit or an empty one", got, "choose another"))
 
 
 def audit_table(
-    table: Table, request: AuditRequest, models: Mapping[str, object], out: Path, show: Show
+    table: Table,
+    request: AuditRequest,
+    models: Mapping[str, object],
+    out: Path,
+    show: Show,
+    known: Sequence[str] = (),
 ) -> Found:
-    """Audit models on a table that is open already."""
+    """Audit models on a table that is open already.
+
+    Args:
+        known: ids of images that are left out, and may be in a table of answers all the same.
+    """
     loaded = {source: load_bundle(source) for source in request.shortcuts.values() if source is not None}
     bundles = {
         column: None if source is None else loaded[source] for column, source in request.shortcuts.items()
@@ -85,7 +108,7 @@ def audit_table(
             shortcuts.append(_with_pictures(chosen, column, bundle, request, out, warnings, show))
     for name in models:
         for each in shortcuts:
-            scope = Scope(each.column, len(shortcuts) > 1, table.ids)
+            scope = Scope(each.column, len(shortcuts) > 1, {*table.ids, *known})
             each.answers[name] = _answers(asked[name, each.column], each, scope, show)
     return weigh_all(request, len(table), shortcuts)
 
@@ -218,7 +241,10 @@ def _kept(table: Table, ids: Sequence[str]) -> Table:
 
 def _oracle(request: AuditRequest, bundle: Bundle) -> Oracle:
     if request.oracle is not None:
-        return Oracle(request.oracle, load_classifier(request.oracle), True)
+        other = load_classifier(request.oracle)
+        guides, judges = (network_of(each) for each in (bundle.classifier, other))
+        same = guides is not None and judges is not None and weights_hash(guides) == weights_hash(judges)
+        return Oracle(request.oracle, other, independent=not same)
     if "shortcut" in bundle.oracles:
         return Oracle(f"{bundle.name}/shortcut", bundle.oracle("shortcut"), True)
     return Oracle(f"{bundle.name}, the guide itself", bundle.classifier, False)

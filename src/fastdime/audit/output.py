@@ -24,10 +24,13 @@ Cells = list[object]
 def write_audit(found: Found, out: str | Path) -> Path:
     """Write all files of an audit; returns the path of audit.json."""
     folder = Path(out)
+    path = folder / AUDIT_FILE
     folder.mkdir(parents=True, exist_ok=True)
+    if not found.audit.rows and path.is_file():  # pictures alone are no reason to lose what was found
+        write_pictures(found.asked, folder)
+        return path
     write_rows(folder / EFFECTS_FILE, (*EFFECT_COLUMNS, *found.audit.by), _effects(found))
     write_pictures(found.asked, folder)
-    path = folder / AUDIT_FILE
     write_atomically(path, (found.audit.model_dump_json(indent=1) + "\n").encode())
     return path
 
@@ -67,7 +70,9 @@ def write_rows(path: Path, header: Iterable[str], rows: Iterable[Cells]) -> None
 def table_row(row: Row) -> dict[str, object]:
     """Return what a person wants to see of a row first."""
     intervals = {name: getattr(row, name).value for name in ("mad", "md_with", "md_without", "placebo")}
-    ends = {"effect": row.effect.value, "low": row.effect.low, "high": row.effect.high}
+    known = row.verdict != "cannot tell"  # a number would be taken for an answer
+    found = (row.effect.value, row.effect.low, row.effect.high) if known else (None, None, None)
+    ends = dict(zip(("effect", "low", "high"), found, strict=True))
     return {"model": row.model, "output": row.output, "shortcut": row.shortcut, **ends, **intervals}
 
 

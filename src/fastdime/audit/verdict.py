@@ -123,7 +123,7 @@ def verdict(evidence: Evidence, p: float | None = None) -> Verdict:
         return Verdict("cannot tell", missing)
     found, margin, alpha = evidence.estimate, evidence.margin, evidence.alpha
     shown = _shown(evidence)
-    if found.high < margin and (found.value < 0 or evidence.p_equivalence <= alpha):
+    if found.high < margin and (found.value < 0 or not evidence.spread or evidence.p_equivalence <= alpha):
         more = ": the placebo moves the model more" if found.high < 0 else ""
         return Verdict("no reliance above m", f"{shown} lies below {margin:.3g}{more}")
     if not evidence.controlled:
@@ -140,7 +140,7 @@ def _missing(evidence: Evidence) -> str:
         return f"there are {found.n} images, and at least {FEWEST_IMAGES} are needed"
     if found.clusters < FEWEST_CLUSTERS:
         return f"the images come from {found.clusters} patients, and at least {FEWEST_CLUSTERS} are needed"
-    if not evidence.spread:
+    if not evidence.spread and found.value == 0:
         return f"the effect is {found.value:.3g} in every image, as if the predictions were constant"
     return ""
 
