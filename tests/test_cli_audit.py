@@ -230,7 +230,6 @@ NOWHERE = ("--data", "nowhere.csv", "--task", "sick", "--shortcut", "mark")
         ),
         (["skin-ruler", "--task", "x"], "COMMAND skin-ruler: expected no --task and no --shortcut, got one"),
         (["skin-rular"], "bundle skin-rular: expected a folder, or one that comes with fastdime"),
-        (["chest-drain"], "bundle chest-drain: expected a folder"),
         ([*NOWHERE], "--bundle: expected a bundle, to make counterfactuals with, got none"),
         ([*NOWHERE, "--bundle", "skin-ruler"], "nowhere.csv: expected a table"),
         (["skin-ruler", "--recipe", "larg"], "recipe of the task model: expected one of"),

@@ -88,23 +88,22 @@ def audit(
         from fastdime.audit.output import write_audit
 
     conditions = [parse_condition(text) for text in fail_if or []]
-    models = parse_models(model or [])
+    models, request = parse_models(model or []), _request(context)
     if conditions and not models:
         raise InputError(expected("--fail-if", "a --model to fail for", "none"))
-    request = _request(context)
     found = run(request, models, out, progress_of)
     path = write_audit(found, out)
     missing = write_exhibits(found, request, models, out, progress_of)
-    if as_json:
-        print(found.audit.model_dump_json())
-    else:
-        _print(found.audit, out, path)
-    for sentence in missing:
-        print(f"fastdime: {sentence}", file=sys.stderr)
+    print(found.audit.model_dump_json()) if as_json else _print(found.audit, out, path)
+    _tell(missing)
     if met := failures(conditions, found.audit.rows):
-        for sentence in met:
-            print(f"fastdime: {sentence}", file=sys.stderr)
+        _tell(met)
         raise typer.Exit(CONDITION_MET)
+
+
+def _tell(sentences: list[str]) -> None:
+    for sentence in sentences:
+        print(f"fastdime: {sentence}", file=sys.stderr)
 
 
 def validate(

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fastdime.audit.audit import open_data
 from fastdime.audit.cells import Columns, Plan
+from fastdime.audit.opening import open_data
 from fastdime.audit.output import read_audit
 from fastdime.classifiers.load import load_classifier
 from fastdime.errors import DataError, InputError

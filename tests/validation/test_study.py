@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import torch
 
-from fastdime.audit.audit import open_data
 from fastdime.audit.cells import Columns, Curation, Plan
 from fastdime.audit.curate import curate
 from fastdime.audit.models import open_audited
+from fastdime.audit.opening import open_data
 from fastdime.data import io
 from fastdime.data.phantoms.design import Dials
 from fastdime.data.phantoms.ideal import ideal_observer

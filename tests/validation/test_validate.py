@@ -66,9 +66,9 @@ def test_what_is_refused_before_anything_is_made(
 def test_a_phantom_that_has_no_bundle(world: World, tmp_path: Path) -> None:
     asked = world.request(shortcuts={"shortcut": None})
     with pytest.raises(
-        CheckpointError, match="bundle chest-drain: expected a folder, or one that comes with"
+        CheckpointError, match="bundle chest-nothing: expected a folder, or one that comes with"
     ):
-        validate_phantom("chest-drain", FEW, asked, tmp_path, silence_of)
+        validate_phantom("chest-nothing", FEW, asked, tmp_path, silence_of)
     assert not any(tmp_path.iterdir())
 
 

@@ -1,30 +1,29 @@
 """The audit: make the pictures, ask the models, weigh the answers, write everything down."""
 
-import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TypeGuard
 
 import numpy as np
 import torch
 
 from fastdime import __version__
-from fastdime.audit.answers import EDIT, KINDS, Answers, Scope, open_answers, read_answers
+from fastdime.audit.answers import EDIT, KINDS, Answers, Scope, read_answers
 from fastdime.audit.effects import Effects, Numbers
 from fastdime.audit.generator import Oracle, collateral, compliance, complied, self_tests
-from fastdime.audit.models import Audited, Shape, open_audited
+from fastdime.audit.models import Audited
+from fastdime.audit.opening import check_out, labelled, named, open_data, open_models
 from fastdime.audit.pictures import PLACEBO, Album, Show, Studio, unseen
 from fastdime.audit.request import AuditRequest
-from fastdime.audit.schema import AUDIT_FILE, PICTURES_FILE, Audit, Generator
+from fastdime.audit.schema import Audit, Generator
 from fastdime.audit.weighing import Rules, Subjects, Weighed, adjusted
 from fastdime.bundles import Bundle, load_bundle
 from fastdime.classifiers.load import load_classifier
 from fastdime.counterfactuals.explainer import Explainer
 from fastdime.data.splits import NONE, groups_of, has
 from fastdime.data.table import PATIENT, Table, read_table
-from fastdime.errors import DataError, InputError, expected
+from fastdime.errors import DataError, expected
 from fastdime.pipeline.options import RunOptions, moved, network_of, run_options
 from fastdime.runs import file_stem
 from fastdime.weights import weights_hash
@@ -64,19 +63,8 @@ def audit(request: AuditRequest, models: Mapping[str, object], out: str | Path, 
         show: opens a display of progress for each part of the work.
     """
     check_out(Path(out), request)
-    known = read_table(request.data, root=request.root, group=_named(request.group)).ids
+    known = read_table(request.data, root=request.root, group=named(request.group)).ids
     return audit_table(open_data(request), request, models, Path(out), show, known)
-
-
-def check_out(out: Path, request: AuditRequest) -> None:
-    """Refuse a folder that holds something else."""
-    if os.path.lexists(out) and not out.is_dir():
-        raise InputError(expected(str(out), "a folder, for --out", "a file", "choose another --out"))
-    there = sorted(os.listdir(out)) if out.is_dir() else []
-    own = {AUDIT_FILE, PICTURES_FILE, *map(file_stem, request.shortcuts)}
-    if there and own.isdisjoint(there):
-        got = f"one with {there[0]!r} in it"
-        raise InputError(expected(str(out), "the folder of an audit or an empty one", got, "choose another"))
 
 
 def audit_table(
@@ -97,11 +85,11 @@ def audit_table(
         column: None if source is None else loaded[source] for column, source in request.shortcuts.items()
     }
     # Pictures take long: what cannot be asked is told before any is made.
-    labelled = {column: _labelled(table, column) for column in bundles}
-    asked = _open_models(models, bundles)
+    known_rows = {column: labelled(table, column) for column in bundles}
+    asked = open_models(models, bundles)
     shortcuts = []
     for column, bundle in bundles.items():
-        chosen, warnings = labelled[column]
+        chosen, warnings = known_rows[column]
         if bundle is None:
             shortcuts.append(_without_pictures(chosen, column, request, warnings))
         else:
@@ -111,65 +99,6 @@ def audit_table(
             scope = Scope(each.column, len(shortcuts) > 1, {*table.ids, *known})
             each.answers[name] = _answers(asked[name, each.column], each, scope, show)
     return weigh_all(request, len(table), shortcuts)
-
-
-def _open_models(
-    models: Mapping[str, object], bundles: Mapping[str, Bundle | None]
-) -> dict[tuple[str, str], Audited | Path]:
-    """Open each model once for each size of image, and see that tables of answers are there."""
-    if not models and None in bundles.values():
-        raise InputError(
-            expected("audit", "a bundle to make pictures with, or a table of answers", "neither")
-        )
-    found: dict[tuple[str, str], Audited | Path] = {}
-    opened: dict[tuple[str, Shape], Audited] = {}
-    for name, source in models.items():
-        for column, bundle in bundles.items():
-            if is_table(source):
-                found[name, column] = open_answers(os.fspath(source)).path
-            elif bundle is None:
-                wanted = "a table of answers, or a bundle to make the pictures that the model is asked about"
-                raise InputError(expected(f"model {name}", wanted, "neither", "give --bundle"))
-            else:
-                key = name, (bundle.channels, bundle.size, bundle.size)
-                opened[key] = opened.get(key) or open_audited(source, name, shape=key[1])
-                found[name, column] = opened[key]
-    return found
-
-
-def is_table(source: object) -> TypeGuard[str | Path]:
-    """Tell a table of answers from a model."""
-    return isinstance(source, str | Path) and Path(source).suffix.lower() in CSV
-
-
-def open_data(request: AuditRequest) -> Table:
-    """Read the table, and check that its columns are there before anything is made."""
-    table = read_table(request.data, root=request.root, group=_named(request.group))
-    table = table.where(request.where) if request.where else table
-    for column in (*request.by, *([request.task] if request.task else [])):
-        table.text(column)
-    groups_of(table, request.group)
-    if request.task:
-        table.binary(request.task)
-    return table.head(request.limit) if request.limit else table
-
-
-def _named(group: str | None) -> str | None:
-    return None if group == NONE else group
-
-
-def _labelled(table: Table, column: str) -> tuple[Table, list[str]]:
-    values = table.binary(column)
-    kept = [row for row, value in enumerate(values) if not math.isnan(value)]
-    if not any(values[row] == 1 for row in kept):
-        got = f"none in {len(kept)} labelled images"
-        raise DataError(expected(f"column {column!r}", "images that show the shortcut (1)", got, "add some"))
-    warnings = []
-    if blank := len(table) - len(kept):
-        warnings.append(f"{column}: {blank} of {len(table)} images have no label and are left out")
-    if all(values[row] == 1 for row in kept):
-        warnings.append(f"{column}: all images show the shortcut, so it is only removed, never added")
-    return table.take(kept), warnings
 
 
 def _subjects(table: Table, request: AuditRequest, found: Numbers | None) -> Subjects:
@@ -327,7 +256,7 @@ def weigh_all(request: AuditRequest, images: int, shortcuts: Sequence[Asked]) ->
         data=os.fspath(request.data),
         images=images,
         task=request.task,
-        group=_named(request.group) or (PATIENT if any(a.subjects.groups for a in shortcuts) else None),
+        group=named(request.group) or (PATIENT if any(a.subjects.groups for a in shortcuts) else None),
         by=request.by,
         margin=request.margin,
         alpha=request.alpha,

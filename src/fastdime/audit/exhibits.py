@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 
 from fastdime.audit.answers import ORIGINAL
-from fastdime.audit.audit import Asked, Found, explainer_of, is_table
+from fastdime.audit.audit import Asked, Found, explainer_of
 from fastdime.audit.models import open_audited
+from fastdime.audit.opening import is_table
 from fastdime.audit.path import write_paths
 from fastdime.audit.pictures import Show
 from fastdime.audit.request import AuditRequest

@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from fastdime.audit.audit import Found, audit_table, explainer_of, open_data, run_options_of
+from fastdime.audit.audit import Found, audit_table, explainer_of, run_options_of
 from fastdime.audit.cells import Columns, Plan
 from fastdime.audit.curate import curate
 from fastdime.audit.effects import Numbers
+from fastdime.audit.opening import open_data
 from fastdime.audit.output import write_audit
 from fastdime.audit.pictures import Show, check_some
 from fastdime.audit.request import AuditRequest

@@ -5,10 +5,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from fastdime.audit.audit import open_data
 from fastdime.audit.cells import Columns, Plan
 from fastdime.audit.curate import Rule
 from fastdime.audit.effects import Effects
+from fastdime.audit.opening import open_data
 from fastdime.audit.output import write_audit
 from fastdime.audit.pictures import Show
 from fastdime.audit.request import AuditRequest
