@@ -168,6 +168,8 @@ def trust_table(generator: Generator) -> Table:
 COLLATERAL = {
     "change": "mean absolute change of a pixel, on the scale from 0 to 1",
     "changed_area": "share of pixels that changed",
+    "change_outside_mask": "mean absolute change of a pixel outside the mask of the edit",
+    "change_outside_truth": "mean absolute change of a pixel away from where the exact counterfactual differs",
 }
 
 
