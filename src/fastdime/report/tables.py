@@ -169,7 +169,7 @@ COLLATERAL = {
     "change": "mean absolute change of a pixel, on the scale from 0 to 1",
     "changed_area": "share of pixels that changed",
     "change_outside_mask": "mean absolute change of a pixel outside the mask of the edit",
-    "change_outside_truth": "mean absolute change of a pixel away from where the exact counterfactual differs",
+    "change_outside_truth": "mean absolute change of a pixel where the exact counterfactual has none",
 }
 
 
