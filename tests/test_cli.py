@@ -21,7 +21,15 @@ from support.commands import (
     start_python,
 )
 
-COMMANDS = (["explain"], ["methods"], ["convert"], ["show"], ["bench"], ["bench", "overhead"])
+COMMANDS = (
+    ["explain"],
+    ["methods"],
+    ["convert"],
+    ["show"],
+    ["bench"],
+    ["bench", "overhead"],
+    ["bench", "speed"],
+)
 HEAVY = {"torch", "numpy", "diffusers", "monai", "pandas", "pydantic", "PIL", "pydicom", "safetensors"}
 LISTED = """
 import sys
@@ -104,7 +112,7 @@ def test_wrong_words_are_one_line(words: list[str], message: str) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--method", "fastdim"], "method: expected one of dime, fastdime"),
+        (["--method", "fastdim"], "did you mean 'fastdime'?"),
         (["--method", "fastdim"], "got 'fastdim'; did you mean 'fastdime'?"),
         (["--preset", "celebA"], "got 'celebA'; did you mean 'celeba'?"),
         (["--set", "taau=3"], "got 'taau'; did you mean 'tau'?"),

@@ -25,7 +25,7 @@ from fastdime import toy
 from fastdime.classifiers.networks import ARCHITECTURES as CLASSIFIERS
 from fastdime.cli import app
 from fastdime.counterfactuals.methods import METHODS, PRESETS, cost, settings_for
-from fastdime.counterfactuals.settings import AceSettings, GuidedSettings
+from fastdime.counterfactuals.settings import AceSettings, GuidedSettings, Settings, TurboSettings
 from fastdime.diffusion.guided_unet import guided_config, guided_names
 from fastdime.diffusion.monai_unet import monai_name
 from fastdime.diffusion.sidecar import ARCHITECTURES as DENOISERS
@@ -183,7 +183,15 @@ def test_every_method_is_described(page: Path) -> None:
 @pytest.mark.parametrize(
     ("page", "names"),
     [
-        (METHODS_PAGE, {*GuidedSettings.model_fields, *AceSettings.model_fields, *PRESETS}),
+        (
+            METHODS_PAGE,
+            {
+                *GuidedSettings.model_fields,
+                *AceSettings.model_fields,
+                *TurboSettings.model_fields,
+                *PRESETS,
+            },
+        ),
         (MODELS_PAGE, {*Sidecar.model_fields, *DENOISERS}),
         (MODELS_PAGE, {*fastdime.ClassifierSpec.model_fields, *CLASSIFIERS}),
         (RUNNING_PAGE, {*fastdime.RunOptions.model_fields, *Summary.__dataclass_fields__}),
@@ -268,6 +276,20 @@ def test_the_other_defaults() -> None:
             if field not in known:
                 value = shown.get(f"`{field}`{suffix}") or shown[f"`{field}`"]
                 assert value.replace("1/255", f"{1 / 255:g}") == spelled(info.default), field
+
+
+def test_the_settings_of_turbo() -> None:
+    page = text_of(METHODS_PAGE)
+    found = re.findall(
+        r"^\| `(\w+)` \| ([^|]+) \| ([^|]+) \|$", page[page.index("## Turbo") :], flags=re.MULTILINE
+    )
+    shown = {name: (value, what) for name, value, what in found}
+    own = TurboSettings.model_fields.keys() - Settings.model_fields.keys() | {"scales"}
+    assert own <= shown.keys()
+    for name in own:
+        field = TurboSettings.model_fields[name]
+        values = field.default if isinstance(field.default, tuple) else (field.default,)
+        assert shown[name] == (", ".join(f"{value:g}" for value in values), field.description), name
 
 
 def test_what_ace_has_of_its_own() -> None:

@@ -13,13 +13,14 @@ if TYPE_CHECKING:
     from fastdime.classifiers.wrapper import ImageClassifier
     from fastdime.counterfactuals.explainer import Explainer
     from fastdime.counterfactuals.methods import METHODS, PRESETS, cost, settings_for
-    from fastdime.counterfactuals.settings import AceSettings, GuidedSettings
+    from fastdime.counterfactuals.settings import AceSettings, GuidedSettings, TurboSettings
     from fastdime.data.table import Table, read_table
     from fastdime.diffusion.checkpoints import convert, load_denoiser
     from fastdime.diffusion.denoiser import Denoiser, as_denoiser
     from fastdime.diffusion.sampling import sample
     from fastdime.diffusion.schedule import Schedule
     from fastdime.errors import CheckpointError, DataError, FastdimeError, InputError, MissingExtra
+    from fastdime.experiments.search import Tuned, tune_settings
     from fastdime.noise import SeededNoise
     from fastdime.pipeline.explain import explain
     from fastdime.pipeline.options import RunOptions
@@ -58,6 +59,8 @@ _HOME = {
     "SeededNoise": "noise",
     "Summary": "pipeline.summary",
     "Table": "data.table",
+    "TurboSettings": "counterfactuals.settings",
+    "Tuned": "experiments.search",
     "as_denoiser": "diffusion.denoiser",
     "compare": "scoring.compare",
     "convert": "diffusion.checkpoints",
@@ -77,6 +80,7 @@ _HOME = {
     "score": "scoring.score",
     "settings_for": "counterfactuals.methods",
     "summarise": "pipeline.summary",
+    "tune_settings": "experiments.search",
     "vgg19_features": "classifiers.perceptual",
     "write_audit": "audit.output",
 }
@@ -107,6 +111,8 @@ __all__ = [
     "SeededNoise",
     "Summary",
     "Table",
+    "Tuned",
+    "TurboSettings",
     "as_denoiser",
     "compare",
     "convert",
@@ -126,6 +132,7 @@ __all__ = [
     "score",
     "settings_for",
     "summarise",
+    "tune_settings",
     "vgg19_features",
     "write_audit",
 ]

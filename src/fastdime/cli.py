@@ -4,16 +4,25 @@ import json
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import Annotated, NoReturn
 
 import typer
 
-from fastdime import __version__, cli_audit, cli_bundle, cli_data, cli_report, cli_score, cli_train
+from fastdime import (
+    __version__,
+    cli_audit,
+    cli_bench,
+    cli_bundle,
+    cli_data,
+    cli_options,
+    cli_report,
+    cli_score,
+    cli_train,
+    cli_tune,
+)
+from fastdime.cli_options import Architecture, Json
 from fastdime.errors import FastdimeError
 from fastdime.terminal import interrupt_later, print_numbers, print_rows, progress_of
-
-if TYPE_CHECKING:
-    from fastdime.counterfactuals.settings import Settings
 
 BAD_INPUT, SOME_FAILED, INTERRUPTED = 2, 3, 130
 
@@ -22,8 +31,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Does an image classifier lean on a shortcut? Counterfactuals that say how much.",
 )
-bench = typer.Typer(help="Measure what the library itself costs.")
-app.add_typer(bench, name="bench")
+app.add_typer(cli_bench.app, name="bench")
 app.add_typer(cli_data.app, name="data")
 app.add_typer(cli_bundle.app, name="bundle")
 app.add_typer(cli_train.app, name="train")
@@ -33,15 +41,7 @@ app.command()(cli_audit.audit)
 app.command()(cli_audit.validate)
 app.command()(cli_audit.mitigate)
 app.command()(cli_report.report)
-
-Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
-Architecture = Annotated[
-    str | None, typer.Option(help="Named architecture of the denoiser, e.g. dime-celeba.")
-]
-Bundle = Annotated[
-    str | None,
-    typer.Option(help="Folder with denoiser and classifier, or a name: see `fastdime bundle list`."),
-]
+app.command()(cli_tune.tune)
 
 
 def main() -> NoReturn:
@@ -89,44 +89,38 @@ def _options(
 
 @app.command()
 def explain(
-    data: Annotated[
-        str, typer.Option(help="Table (CSV with a column path), folder of images, or one image.")
-    ],
+    data: cli_options.Data,
     out: Annotated[Path, typer.Option(help="Run folder; run the same command again to go on with it.")],
-    bundle: Bundle = None,
-    denoiser: Annotated[
-        str | None, typer.Option(help="Checkpoint, diffusers folder, or module:function.")
-    ] = None,
-    classifier: Annotated[
-        str | None, typer.Option(help="Folder, TorchScript, weights, or module:function.")
-    ] = None,
+    bundle: cli_options.Bundle = None,
+    denoiser: cli_options.Denoiser = None,
+    classifier: cli_options.Classifier = None,
     architecture: Architecture = None,
-    features: Annotated[Path | None, typer.Option(help="VGG-19 weights, for the perceptual loss.")] = None,
-    method: Annotated[str, typer.Option(help="See `fastdime methods`.")] = "fastdime",
-    preset: Annotated[str, typer.Option(help="default, celeba or medical.")] = "default",
-    change: Annotated[list[str] | None, typer.Option("--set", help="A setting, e.g. --set tau=40.")] = None,
-    target: Annotated[str, typer.Option(help="flip, flip:COLUMN, a class, or column:COLUMN.")] = "flip",
-    batch_size: Annotated[str, typer.Option(help="Images at a time.")] = "auto",
-    size: Annotated[int | None, typer.Option(help="Resize the shorter side to this and crop.")] = None,
-    convert_channels: Annotated[
-        bool, typer.Option(help="Turn gray into colour or back where needed.")
-    ] = False,
-    allow: Annotated[str | None, typer.Option(help="Mask image or column: changes only there.")] = None,
-    forbid: Annotated[str | None, typer.Option(help="Mask image or column: no changes there.")] = None,
-    limit: Annotated[int | None, typer.Option(help="Only the first so many images.")] = None,
-    root: cli_data.Root = None,
-    seed: Annotated[int, typer.Option(help="Of all noise.")] = 0,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, mps.")] = "auto",
+    features: cli_options.Features = None,
+    method: cli_options.Method = None,
+    preset: cli_options.Preset = "default",
+    change: cli_options.Change = None,
+    config: cli_options.Config = None,
+    target: cli_options.Target = "flip",
+    batch_size: cli_options.BatchSize = "auto",
+    size: cli_options.Size = None,
+    convert_channels: cli_options.Convert = False,
+    allow: cli_options.Allow = None,
+    forbid: cli_options.Forbid = None,
+    limit: cli_options.Limit = None,
+    root: cli_options.Root = None,
+    seed: cli_options.Seed = 0,
+    device: cli_options.Device = "auto",
     strict: Annotated[bool, typer.Option(help="Stop at the first image that cannot be used.")] = False,
     as_json: Json = False,
 ) -> None:
     """Make counterfactuals of a data set."""
     with interrupt_later():
         from fastdime.pipeline import models
+        from fastdime.pipeline.choice import wanted_settings
         from fastdime.pipeline.explain import explain as run
         from fastdime.pipeline.options import run_options
 
-    settings = _settings(method, preset, change or [], bundle)
+    name, settings = wanted_settings(config, method, change or [], preset, bundle)
     options = run_options(
         target=target,
         batch_size=batch_size,
@@ -141,24 +135,13 @@ def explain(
     sources = models.Sources(bundle, denoiser, classifier, architecture, features)
     explainer = models.open_explainer(sources, settings, seed, device)
     with progress_of("images") as progress:
-        summary = run(data, explainer, out, options, sources=sources.named(method), progress=progress)
-    numbers = {"out": str(out), "method": method, **asdict(summary)}
+        summary = run(data, explainer, out, options, sources=sources.named(name), progress=progress)
+    numbers = {"out": str(out), "method": name, **asdict(summary)}
     print_numbers(numbers, as_json)
     if summary.errors:
         total = summary.images + summary.errors
         _complain(f"{summary.errors} of {total} images could not be used; see {out}/records.jsonl")
         raise typer.Exit(SOME_FAILED)
-
-
-def _settings(method: str, preset: str, items: list[str], bundle: str | None) -> "Settings":
-    from fastdime.bundles import load_info
-    from fastdime.configs import changes
-    from fastdime.counterfactuals.methods import settings_for
-
-    given = changes(items, type(settings_for(method, preset)))
-    # A preset is what was published; "default" is what works, and for a bundle that is known.
-    fitting = load_info(bundle).settings.get(method, {}) if bundle and preset == "default" else {}
-    return settings_for(method, preset, **fitting | given)
 
 
 @app.command()
@@ -250,72 +233,3 @@ def demo(
     command = f"fastdime audit --bundle {phantom} --data TABLE --shortcut COLUMN --model MODEL --out RUN"
     print(f"Next, with a model of your own: {command}")
     print(f"The report: {report}")
-
-
-@bench.command()
-def truth(
-    phantom: Annotated[
-        list[str] | None, typer.Option(help="A bundle; may be given again. All of them.")
-    ] = None,
-    methods: Annotated[
-        str, typer.Option(help="Names with commas between: see `fastdime methods`.")
-    ] = "fastdime",
-    n: Annotated[int, typer.Option(min=1, help="Subjects, each with the shortcut and without.")] = 128,
-    as_json: Json = False,
-) -> None:
-    """Score methods on phantoms against the exact counterfactuals."""
-    from fastdime.bundles import shipped
-    from fastdime.experiments.truth import truth as run
-
-    with progress_of("images") as progress:
-        rows = run(phantom or shipped(), methods.split(","), n, progress)
-    _print_table(rows, as_json)
-
-
-def _print_table(rows: list[dict[str, Any]], as_json: bool) -> None:
-    if as_json:
-        print(json.dumps({"rows": rows}))
-    else:
-        print_rows(rows, tuple(rows[0]))
-
-
-@bench.command()
-def dose(
-    out: Annotated[Path, typer.Option(help="Folder for the networks; run again to go on.")],
-    phantom: Annotated[list[str] | None, typer.Option(help="May be given again. All of them.")] = None,
-    k: Annotated[str, typer.Option(help="Correlations, with commas between.")] = "100,75,50",
-    seeds: Annotated[int, typer.Option(min=1, help="Networks for each.")] = 3,
-    as_json: Json = False,
-) -> None:
-    """Train networks on planted correlations; switch the shortcut exactly, and see how far they move."""
-    from fastdime.data.phantoms.design import parse_k
-    from fastdime.data.phantoms.phantom import STUDIES
-    from fastdime.experiments.dose import dose_response as run
-
-    ks = [value for value in map(parse_k, k.split(",")) if value is not None]
-    with progress_of("networks") as progress:
-        rows = run(phantom or list(STUDIES), ks, seeds, out, progress)
-    _print_table(rows, as_json)
-
-
-@bench.command()
-def overhead(
-    steps: Annotated[int, typer.Option(help="Guided steps.")] = 20,
-    repeats: Annotated[int, typer.Option(help="Interleaved rounds.")] = 5,
-    as_json: Json = False,
-) -> None:
-    """Time of FastDiME over the time of its bare network calls, and growth of memory with steps."""
-    from fastdime.experiments.bench import overhead as run
-
-    print_numbers(run(steps, repeats), as_json)
-
-
-@bench.command("train")
-def bench_train(
-    seconds: Annotated[float, typer.Option(min=1, help="How long to measure.")] = 20,
-    as_json: Json = False,
-) -> None:
-    """Images that a training of the default denoiser sees in a second."""
-    from fastdime.experiments.bench import training_speed as run
-
-    print_numbers(run(seconds), as_json)

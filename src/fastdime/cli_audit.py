@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fastdime.cli_options import Config
 from fastdime.errors import InputError, expected, unknown
 from fastdime.terminal import interrupt_later, print_rows, progress_of
 
@@ -62,8 +63,11 @@ def audit(
     root: Root = None,
     size: Size = None,
     convert_channels: Convert = False,
-    method: Method = "fastdime-null",
+    method: Annotated[
+        str | None, typer.Option(help="See `fastdime methods`.", show_default="fastdime-null")
+    ] = None,
     change: Change = None,
+    config: Config = None,
     oracle: Oracle = None,
     controls: Controls = None,
     pictures: Annotated[
@@ -260,16 +264,17 @@ def _check_source(context: typer.Context, truth: bool = False) -> None:
 
 
 def _request(context: typer.Context) -> "AuditRequest":
-    from fastdime.audit.request import AuditRequest, parse_shortcuts
-    from fastdime.configs import changes, checked
-    from fastdime.counterfactuals.methods import settings_for
+    from fastdime.audit.request import METHOD, AuditRequest, parse_shortcuts
+    from fastdime.configs import checked
+    from fastdime.pipeline.choice import wanted_changes
     from fastdime.pipeline.models import chosen_device
 
     given = {name: value for name, value in context.params.items() if name in AuditRequest.model_fields}
+    config, change = context.params.get("config"), context.params["change"] or []
+    given["method"], given["settings"] = wanted_changes(config, given["method"], change, METHOD)
     given["by"] = tuple(name for name in (given.get("by") or "").split(",") if name)
     given["shortcuts"] = parse_shortcuts(context.params["shortcut"], context.params["bundle"])
     given["convert"] = context.params["convert_channels"]
-    given["settings"] = changes(context.params["change"] or [], type(settings_for(given["method"])))
     given["device"] = chosen_device(given["device"])
     return checked(AuditRequest, given, "audit", InputError)
 

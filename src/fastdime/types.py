@@ -1,5 +1,6 @@
 """What the parts hand to each other."""
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
@@ -30,12 +31,12 @@ class Posterior:
     x0_hat: Images
 
 
-@dataclass
+@dataclass(frozen=True)
 class Meter:
-    """How many network calls the work took, for each image of the batch it was run on."""
+    """How many network calls each image of a batch took, by its place in the batch."""
 
-    denoiser: int = 0
-    gradient: int = 0
+    denoiser: Counter[int] = field(default_factory=Counter)
+    gradient: Counter[int] = field(default_factory=Counter)
 
 
 @dataclass(frozen=True)

@@ -180,8 +180,12 @@ def test_cost_is_what_is_measured(method: str) -> None:
     settings = tiny.small(method, scales=[0.001])
     result = Explainer(tiny.denoiser(), tiny.classifier(), settings)(tiny.images())
     denoiser, gradient = cost(settings)
-    assert result.denoiser_calls.tolist() == [denoiser] * 3
-    assert result.gradient_calls.tolist() == [gradient] * 3
+    if settings.adaptive:
+        assert 0 < result.denoiser_calls.min() <= result.denoiser_calls.max() <= denoiser
+        assert 0 < result.gradient_calls.min() <= result.gradient_calls.max() <= gradient
+    else:
+        assert result.denoiser_calls.tolist() == [denoiser] * 3
+        assert result.gradient_calls.tolist() == [gradient] * 3
 
 
 @every_method

@@ -19,6 +19,8 @@ SMALL = {
     "inpaint_steps": 3,
     "inpaint_chain": 20,
     "mask_from": 3,
+    "dilation": 3,
+    "l1": 0.01,
 }
 
 
@@ -72,4 +74,4 @@ def small(method: str, preset: str = "default", **changes: object) -> Settings:
     """The settings of a method with few steps; the same for every method."""
     known = METHODS[method].program.model_fields
     few = {name: value for name, value in SMALL.items() if name in known}
-    return settings_for(method, preset, **(few | {"dilation": 3, "l1": 0.01} | changes))
+    return settings_for(method, preset, **(few | changes))

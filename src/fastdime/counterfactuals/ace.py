@@ -87,5 +87,5 @@ def refine(problem: Problem, chain: Denoiser, settings: AceSettings, image: Floa
 
 def ace(problem: Problem, settings: AceSettings, scale: float, watch: Watch = ignore) -> Edit:
     """Make one attempt."""
-    chain = chain_for_inpainting(problem.denoiser, settings.steps, settings.noise_steps)
+    chain = chain_for_inpainting(problem.counted, settings.steps, settings.noise_steps)
     return refine(problem, chain, settings, attack(problem, chain, settings, scale, watch))

@@ -86,5 +86,6 @@ def check_features(features: object, settings: Settings) -> None:
 
 def check_weights(settings: Settings, classes: int) -> None:
     """Refuse weights of which some target class would have none."""
-    if isinstance(settings.l1, tuple) and len(settings.l1) != classes:
-        raise InputError(expected("l1", f"one weight, or one for each of {classes} classes", settings.l1))
+    weights = getattr(settings, "l1", None)
+    if isinstance(weights, tuple) and len(weights) != classes:
+        raise InputError(expected("l1", f"one weight, or one for each of {classes} classes", weights))

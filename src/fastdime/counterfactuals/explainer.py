@@ -20,14 +20,14 @@ from fastdime.counterfactuals.checks import (
 )
 from fastdime.counterfactuals.ladder import Tick, climb
 from fastdime.counterfactuals.methods import settings_for
-from fastdime.counterfactuals.problem import Features, Problem, counted, left_as_found
+from fastdime.counterfactuals.problem import Features, Problem, left_as_found
 from fastdime.counterfactuals.settings import Settings
 from fastdime.counterfactuals.targets import Target, choose_target
 from fastdime.diffusion.denoiser import Denoiser
 from fastdime.noise import SeededNoise
 from fastdime.pixels import top_level
 from fastdime.scores import probabilities
-from fastdime.types import Classifier, Counterfactuals, Meter
+from fastdime.types import Classifier, Counterfactuals
 
 
 @dataclass(frozen=True)
@@ -97,16 +97,14 @@ class Explainer:
                 self.classifier.logits(x, torch.zeros(len(x), dtype=torch.int64, device=x.device))
             )
             check_weights(settings, before.shape[1])
-            meter = Meter()
             problem = Problem(
                 x,
                 choose_target(target, before, labels),
-                counted(self.denoiser, meter),
+                self.denoiser,
                 self.classifier,
                 SeededNoise(self.seed, names),
                 region,
                 self.features,
                 self.bits,
-                meter=meter,
             )
             return climb(problem, settings, record, tick)

@@ -25,7 +25,7 @@ def class_gradient(
     problem: Problem, image: Float[Tensor, "b c h w"], time: Tensor, kind: str, *, wrt: Tensor | None = None
 ) -> Float[Tensor, "b c h w"]:
     """Gradient of the class loss at an image, or at `wrt`, from which the image was computed."""
-    problem.meter.gradient += 1
+    problem.count_gradient()
     with torch.enable_grad():
         if wrt is None:
             image = wrt = image.detach().requires_grad_()

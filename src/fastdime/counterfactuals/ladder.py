@@ -1,5 +1,6 @@
 """The ladder of strengths: what has not reached the target tries the next one; the best attempt stays."""
 
+from collections import Counter
 from collections.abc import Callable, Collection
 from dataclasses import replace
 
@@ -15,7 +16,7 @@ from fastdime.counterfactuals.settings import Settings
 from fastdime.counterfactuals.step import Event
 from fastdime.pixels import to_grid
 from fastdime.scores import predicted_class, probabilities
-from fastdime.types import Counterfactuals, Meter
+from fastdime.types import Counterfactuals
 
 Tick = Callable[[int, int], None]
 Inspect = Callable[[Tensor, float, Edit], None]
@@ -61,16 +62,25 @@ def climb(
         if not len(rows):
             break
         part = replace(problem.rows(rows), attempt=attempt)
-        before = replace(part.meter)
         edit = run(part, settings, scale, _watch(recorder, settings, tick))
         if inspect is not None:
             inspect(rows, scale, edit)
         best, better = _merge(best, rows, part, settings, edit, scale)
-        best = _charge(best, rows, before, part.meter)
         recorder.keep(rows, better)
     lost = best.p_after < 0
     p_after = torch.where(lost, best.p_before, best.p_after)
-    return replace(best, p_after=p_after, diverged=lost, trajectory=recorder.trajectory)
+    return replace(
+        best,
+        p_after=p_after,
+        diverged=lost,
+        denoiser_calls=_each(problem.meter.denoiser, best.target),
+        gradient_calls=_each(problem.meter.gradient, best.target),
+        trajectory=recorder.trajectory,
+    )
+
+
+def _each(counts: Counter[int], like: Int[Tensor, " b"]) -> Int[Tensor, " b"]:
+    return like.new_tensor([counts[place] for place in range(len(like))])
 
 
 def _first(problem: Problem, *, skip: bool) -> Counterfactuals:
@@ -111,16 +121,6 @@ def _merge(
         scale=best.scale.index_fill(0, place, scale),
     )
     return merged, better
-
-
-def _charge(best: Counterfactuals, rows: Tensor, before: Meter, after: Meter) -> Counterfactuals:
-    """Add the calls of an attempt to the images that took part."""
-    part = torch.zeros_like(best.target).index_fill(0, rows, 1)
-    return replace(
-        best,
-        denoiser_calls=best.denoiser_calls + part * (after.denoiser - before.denoiser),
-        gradient_calls=best.gradient_calls + part * (after.gradient - before.gradient),
-    )
 
 
 def _watch(recorder: Recorder, settings: Settings, tick: Tick | None) -> Callable[[Event], None]:

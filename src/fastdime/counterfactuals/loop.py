@@ -226,7 +226,7 @@ class GuidedChain:
 
 def guided(problem: Problem, settings: GuidedSettings, scale: float, watch: Watch = ignore) -> Edit:
     """Make one attempt: a pass of the loop and, if the settings ask for it, a second one or inpainting."""
-    chain = chain_of(problem.denoiser, settings)
+    chain = chain_of(problem.counted, settings)
     first = GuidedChain(problem, chain, settings, scale, problem.part("pass", 1), watch)
     start = problem.noise.draw(problem.x, "start")
     edit = first.run(mask_rule(settings), start)
@@ -255,7 +255,7 @@ def over_null(problem: Problem, settings: GuidedSettings, edit: Edit, null: Edit
     added = torch.where(lost, 0.0, added)
     mask = _moved(added, settings) & edit.mask
     changed = torch.where(mask, (problem.x + added).clamp(-1, 1), problem.x)
-    chain = chain_for_inpainting(problem.denoiser, settings.inpaint_chain, settings.inpaint_steps)
+    chain = chain_for_inpainting(problem.counted, settings.inpaint_chain, settings.inpaint_steps)
     start, noise = filled(problem.x, mask), problem.part("inpaint")
     redrawn = inpaint(chain, start, problem.x, mask, settings.inpaint_steps, noise)
     better = _odds(problem, redrawn) > _odds(problem, changed)
@@ -283,7 +283,7 @@ def _odds(problem: Problem, image: Float[Tensor, "b c h w"]) -> Float[Tensor, " 
 
 def repaint(problem: Problem, settings: GuidedSettings, edit: Edit) -> Edit:
     """Redraw what differs from the input with a few unguided levels, and paste the input around it."""
-    chain = chain_for_inpainting(problem.denoiser, settings.inpaint_chain, settings.inpaint_steps)
+    chain = chain_for_inpainting(problem.counted, settings.inpaint_chain, settings.inpaint_steps)
     mask = difference_mask(problem.x, edit.x_cf, settings.inpaint_dilation, settings.threshold) & edit.mask
     x_cf = inpaint(chain, edit.x_cf, problem.x, mask, settings.inpaint_steps, problem.part("inpaint"))
     return Edit(x_cf, mask)

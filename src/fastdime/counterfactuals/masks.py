@@ -3,12 +3,15 @@
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn.functional import max_pool2d
 
 from fastdime.counterfactuals.step import Estimate, Masks, Step
+
+TINY = 1e-9  # a difference below this is none
 
 
 @runtime_checkable
@@ -41,19 +44,46 @@ def difference_mask(
     return dilate(difference_map(x, image), dilation) >= threshold
 
 
-def grown(strength: Float[Tensor, "b 1 h w"], sure: float, faint: float) -> Bool[Tensor, "b 1 h w"]:
+def grown(
+    strength: Float[Tensor, "b 1 h w"], sure: float | Tensor, faint: float | Tensor
+) -> Bool[Tensor, "b 1 h w"]:
     """Mark what is sure, and what is faint but hangs together with it: the thin end of a bright thing.
 
     >>> grown(torch.tensor([[[[1.0, 0.2, 0.2, 0.0, 0.2]]]]), 0.5, 0.1).flatten().tolist()
     [True, True, True, False, False]
     """
-    found, allowed = (strength >= sure).to(strength), (strength >= faint).to(strength)
-    for _ in range(strength[0].numel()):
-        wider = dilate(found, 3) * allowed
-        if torch.equal(wider, found):
-            break
-        found = wider
-    return found > 0
+    from scipy.ndimage import label
+
+    found, allowed = ((strength >= limit).cpu().numpy() for limit in (sure, faint))
+    kept = np.zeros_like(found)
+    for row in range(len(strength)):
+        parts, _ = label(allowed[row, 0], np.ones((3, 3)))
+        kept[row, 0] = np.isin(parts, parts[found[row, 0] & allowed[row, 0]])
+    return torch.from_numpy(kept).to(strength.device)
+
+
+def strongest(
+    strength: Float[Tensor, "b 1 h w"], sure: float, faint: float, area: float
+) -> Bool[Tensor, "b 1 h w"]:
+    """Mark what is sure and what hangs together with it, on no more than a share of the image.
+
+    Args:
+        sure, faint: shares of the largest value of the image.
+        area: where more than this share of the pixels is faint, it takes more to be.
+    """
+    share = strength / strength.amax((1, 2, 3), keepdim=True).clamp(min=TINY)
+    pixels = share[0].numel()
+    rank = max(1, pixels - int(area * pixels))
+    lowest = share.flatten(1).kthvalue(rank, dim=1).values.view(-1, 1, 1, 1).clamp(min=faint)
+    return grown(share, lowest.clamp(min=sure), lowest)
+
+
+def without_holes(mask: Bool[Tensor, "b 1 h w"]) -> Bool[Tensor, "b 1 h w"]:
+    """Add what is enclosed on all sides."""
+    from scipy.ndimage import binary_fill_holes
+
+    full = [binary_fill_holes(image[0]) for image in mask.cpu().numpy()]
+    return torch.from_numpy(np.stack(full))[:, None].to(mask.device)
 
 
 def top_mask(strength: Float[Tensor, "b k h w"], count: int, dilation: int) -> Bool[Tensor, "b k h w"]:

@@ -1,4 +1,4 @@
-"""The table of methods: a recipe is a set of settings for one of two programs, the guided loop or ACE."""
+"""The table of methods: a recipe is a set of settings for a program: the guided loop, ACE or turbo."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -7,8 +7,9 @@ from fastdime.configs import checked
 from fastdime.counterfactuals.ace import ace
 from fastdime.counterfactuals.loop import Edit, chain_for_inpainting, chain_of, guided
 from fastdime.counterfactuals.problem import Problem
-from fastdime.counterfactuals.settings import AceSettings, GuidedSettings, Settings
+from fastdime.counterfactuals.settings import AceSettings, GuidedSettings, Settings, TurboSettings
 from fastdime.counterfactuals.step import Watch, ignore
+from fastdime.counterfactuals.turbo import EVENTS, largest_cost, turbo
 from fastdime.diffusion.denoiser import Denoiser
 from fastdime.errors import InputError, unknown
 
@@ -96,11 +97,35 @@ METHODS: dict[str, Method] = {
         AceSettings,
         {"l1": 0.0, "l2": 0.1},
     ),
+    "turbo": Method("locate, then erase and redraw or draw anew, in few calls", TurboSettings),
+    "turbo-xs": Method(
+        "turbo with fewer calls and no second try",
+        TurboSettings,
+        {
+            "scales": (1.0,),
+            "locate_rounds": 1,
+            "erase_rounds": 1,
+            "redraw_levels": (),
+            "again": 0,
+            "finish_levels": (0.194, 0.6),
+        },
+    ),
+    "turbo-l": Method(
+        "turbo with more calls",
+        TurboSettings,
+        {
+            "erase_rounds": 3,
+            "redraw_levels": (0.6, 0.8),
+            "again": 2,
+            "draw_levels": (0.0069, 0.06, 0.194),
+            "finish_levels": (0.194, 0.4, 0.65, 0.9),
+        },
+    ),
 }
 
 # What the two published programs do for every method; "default" is the right algorithm.
 PRESETS: dict[str, dict[type[Settings], Overrides]] = {
-    "default": {GuidedSettings: {}, AceSettings: {}},
+    "default": {GuidedSettings: {}, AceSettings: {}, TurboSettings: {}},
     "celeba": {
         GuidedSettings: {
             "gradient_image": "previous",
@@ -121,6 +146,7 @@ PRESETS: dict[str, dict[type[Settings], Overrides]] = {
             "skip_if_met": False,
             "reduction": "batch",
         },
+        TurboSettings: {},
     },
     "medical": {
         GuidedSettings: {
@@ -150,6 +176,7 @@ PRESETS: dict[str, dict[type[Settings], Overrides]] = {
             "skip_if_met": False,
         },
         AceSettings: {"dilation": 21},
+        TurboSettings: {},
     },
 }
 
@@ -178,6 +205,8 @@ def run(problem: Problem, settings: Settings, scale: float, watch: Watch = ignor
     """Make one attempt with the program that the settings belong to."""
     if isinstance(settings, AceSettings):
         return ace(problem, settings, scale, watch)
+    if isinstance(settings, TurboSettings):
+        return turbo(problem, settings, scale, watch)
     assert isinstance(settings, GuidedSettings)
     return guided(problem, settings, scale, watch)
 
@@ -193,7 +222,9 @@ def check_chain(denoiser: Denoiser, settings: Settings) -> None:
 
 
 def cost(settings: Settings) -> tuple[int, int]:
-    """Return denoiser calls and gradient calls of one attempt on one image."""
+    """Return denoiser calls and gradient calls of one attempt on one image; the most, if they vary."""
+    if isinstance(settings, TurboSettings):
+        return largest_cost(settings)
     if isinstance(settings, AceSettings):
         return (settings.iterations + 1) * settings.noise_steps, settings.iterations
     assert isinstance(settings, GuidedSettings)
@@ -211,6 +242,8 @@ def cost(settings: Settings) -> tuple[int, int]:
 
 def events(settings: Settings) -> int:
     """Return how many steps one attempt reports while it works."""
+    if isinstance(settings, TurboSettings):
+        return EVENTS
     if isinstance(settings, AceSettings):
         return settings.iterations
     assert isinstance(settings, GuidedSettings)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -30,12 +31,34 @@ class Problem:
     bits: int = 8
     attempt: int = 0
     meter: Meter = field(default_factory=Meter)
+    places: tuple[int, ...] | None = None  # of the images in the batch that the meter counts; None: all
 
     def rows(self, index: Tensor) -> "Problem":
         """Return the same problem for some images."""
         region = None if self.region is None else self.region[index]
         noise = self.noise.rows(index)
-        return replace(self, x=self.x[index], target=self.target[index], noise=noise, region=region)
+        places = tuple(self._places[row] for row in index.tolist())
+        return replace(
+            self, x=self.x[index], target=self.target[index], noise=noise, region=region, places=places
+        )
+
+    @property
+    def _places(self) -> tuple[int, ...]:
+        return tuple(range(len(self.x))) if self.places is None else self.places
+
+    @cached_property
+    def counted(self) -> Denoiser:
+        """The denoiser, each call of which is counted for the images of this problem."""
+
+        def network(x_t: Tensor, times: Tensor) -> Any:
+            self.meter.denoiser.update(self._places)
+            return self.denoiser.network(x_t, times)
+
+        return replace(self.denoiser, network=network)
+
+    def count_gradient(self) -> None:
+        """Count one gradient of the classifier for each image of this problem."""
+        self.meter.gradient.update(self._places)
 
     def part(self, *key: str | int) -> Noise:
         """Return the noise for one part of this attempt."""
@@ -50,16 +73,6 @@ class Problem:
         if self.region is not None:
             return self.region
         return torch.ones_like(self.x[:, :1], dtype=torch.bool)
-
-
-def counted(denoiser: Denoiser, meter: Meter) -> Denoiser:
-    """Return the same denoiser, counting its calls."""
-
-    def network(x_t: Tensor, times: Tensor) -> Any:
-        meter.denoiser += 1
-        return denoiser.network(x_t, times)
-
-    return replace(denoiser, network=network)
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """Every choice a method makes, as a named field; docs/methods.md lists them beside the published programs."""
 
 from collections.abc import Callable
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, WrapValidator
 
@@ -22,18 +22,33 @@ def _one_or_each(value: Any, check: Callable[[Any], Any]) -> Any:
 Odd = Annotated[int, Field(ge=1), AfterValidator(_odd)]
 Fraction = Annotated[float, Field(gt=0, le=1)]
 Weight = Annotated[float, Field(ge=0)]
+Share = Annotated[float, Field(gt=0, lt=1)]
+Level = Annotated[float, Field(gt=0, lt=1)]
+Levels = tuple[Level, ...]
 Weights = Annotated[tuple[Weight, ...], Field(min_length=1)]
 
 
 class Settings(BaseModel):
-    """What every method has: its chain, its ladder of strengths and how a result is judged and kept."""
+    """What every method has: its ladder of strengths and how a result is judged and kept."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    adaptive: ClassVar[bool] = False  # whether an easy image may cost less than another
+
+    scales: tuple[float, ...] = Field((8.0, 10.0, 15.0), min_length=1, description="strengths, tried in turn")
+    keep: Literal["best", "last"] = Field(
+        "best", description="which attempt stays when none reaches the target"
+    )
+    judge: Literal["saved", "float"] = Field("saved", description="image on which validity is judged")
+    rounding: Literal["nearest", "truncate"] = Field("nearest", description="how pixels become integers")
+    skip_if_met: bool = Field(True, description="leave an image alone that is in the target class already")
+
+
+class ChainSettings(Settings):
+    """What the published methods have in common: a chain, a loss and a mask from a difference."""
 
     steps: Annotated[int, Field(ge=1)] | None = Field(
         200, description="length of the re-spaced chain; None: the model's own"
     )
-    scales: tuple[float, ...] = Field((8.0, 10.0, 15.0), min_length=1, description="strengths, tried in turn")
     class_loss: Literal["logit", "log-probability", "probability"] = Field(
         "logit", description="what is raised: log-odds or log-probability"
     )
@@ -45,15 +60,9 @@ class Settings(BaseModel):
         0.15, description="of the normalised difference, for masks"
     )
     dilation: Odd = Field(5, description="side of the square that masks are dilated with, in pixels")
-    keep: Literal["best", "last"] = Field(
-        "best", description="which attempt stays when none reaches the target"
-    )
-    judge: Literal["saved", "float"] = Field("saved", description="image on which validity is judged")
-    rounding: Literal["nearest", "truncate"] = Field("nearest", description="how pixels become integers")
-    skip_if_met: bool = Field(True, description="leave an image alone that is in the target class already")
 
 
-class GuidedSettings(Settings):
+class GuidedSettings(ChainSettings):
     """Settings of the guided loop (DiME, FastDiME, GMD, MaskDiME and their variants)."""
 
     tau: Annotated[int, Field(ge=1)] = Field(60, description="levels of the chain that are run")
@@ -133,7 +142,7 @@ class GuidedSettings(Settings):
     inpaint_dilation: Odd = Field(15, description="dilation of the mask for that")
 
 
-class AceSettings(Settings):
+class AceSettings(ChainSettings):
     """Settings of ACE: an attack through the denoiser, then inpainting. Distances are on the [0, 1] scale."""
 
     steps: Annotated[int, Field(ge=1)] | None = Field(50, description="length of the re-spaced chain")
@@ -153,3 +162,51 @@ class AceSettings(Settings):
     reduction: Literal["image", "batch"] = Field(
         "image", description="class loss of each image, or batch mean"
     )
+
+
+class TurboSettings(Settings):
+    """Settings of turbo, which are all shares.
+
+    Levels of noise are shares of the image's variance that is left (alpha-bar), lengths are shares of its
+    side, sizes of steps of its range of values, areas of its pixels.
+    """
+
+    adaptive: ClassVar[bool] = True
+
+    scales: tuple[float, ...] = Field((1.0, 1.5), min_length=1, description="factors of all pushes, in turn")
+
+    locate_level: Level = Field(
+        0.895, description="noise at which the guide and the denoiser are brought to agree"
+    )
+    locate_rounds: Annotated[int, Field(ge=1)] = Field(2, description="pushes through the denoiser to locate")
+    erase_rounds: Annotated[int, Field(ge=0)] = Field(2, description="further ones for what is to be erased")
+    locate_pushes: Annotated[int, Field(ge=1)] = Field(4, description="gradient steps of one such round")
+    locate_push: Share = Field(0.04, description="root mean square of one such step")
+    smoothing: Share = Field(0.03, description="width of the blur of gradients")
+    margin: Annotated[float, Field(gt=0)] = Field(4.0, description="log-odds at which pushing ends")
+    sure: Share = Field(0.25, description="share of the strongest difference that starts a mask")
+    faint: Share = Field(0.05, description="share that continues it")
+    area: Share = Field(0.1, description="largest mask of what was located, before it is widened")
+    widen: Share = Field(0.015, description="how far masks reach beyond what was located")
+
+    rough_level: Level = Field(0.7, description="noise of the first redrawing, which shows what was there")
+    evidence_sure: Share = Field(0.12, description="as sure, for the difference to that redrawing")
+    evidence_faint: Share = Field(0.08, description="as faint, for the same")
+    redraw_levels: Levels = Field(
+        (0.6,), description="noise of the last redrawing, before the level of locating"
+    )
+    again: Annotated[int, Field(ge=0)] = Field(1, description="rounds to erase what the guide still sees")
+
+    draw_levels: Annotated[Levels, Field(min_length=2)] = Field(
+        (0.0069, 0.194), description="noise at which something new is begun, beside a chain without guidance"
+    )
+    draw_pushes: Annotated[int, Field(ge=1)] = Field(3, description="gradient steps at each of them")
+    draw_push: Share = Field(0.25, description="largest change of a pixel by one such step")
+    draw_margin: Annotated[float, Field(gt=0)] = Field(6.0, description="log-odds at which they end")
+    draw_sure: Share = Field(0.3, description="as sure, for the difference of the two chains")
+    draw_faint: Share = Field(0.04, description="as faint, for the same")
+    draw_area: Share = Field(0.12, description="as area, for something new")
+    finish_levels: Annotated[Levels, Field(min_length=1)] = Field(
+        (0.194, 0.521, 0.855), description="noise at which it is finished inside its mask"
+    )
+    finish_pushes: Annotated[int, Field(ge=0)] = Field(2, description="gradient steps at each but the last")

@@ -51,6 +51,14 @@ class Schedule:
         """Share of the clean image's variance left at each level."""
         return np.cumprod(1 - self.betas, dtype=np.float64)
 
+    def nearest(self, share: float) -> int:
+        """Return the level at which about this share of the clean image's variance is left.
+
+        >>> linear(1000).nearest(0.5)
+        258
+        """
+        return int(np.abs(self.alpha_bar - share).argmin())
+
     @cached_property
     def alpha_bar_prev(self) -> Table:
         """The same one level below; 1 below level 0."""

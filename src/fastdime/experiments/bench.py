@@ -1,15 +1,14 @@
 """What the library costs: the guided loop on top of its network calls, its memory, and training."""
 
-import resource
 import statistics
-import subprocess
-import sys
 import time
 from argparse import ArgumentParser
 from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -19,28 +18,34 @@ from fastdime.classifiers.wrapper import ImageClassifier
 from fastdime.counterfactuals.explainer import Explainer
 from fastdime.counterfactuals.methods import settings_for
 from fastdime.diffusion.denoiser import as_denoiser
+from fastdime.experiments.memory import own_peak, peak_of
 from fastdime.training.denoising import Denoising
 from fastdime.training.loop import Trainer
 from fastdime.training.pictures import Pictures
 from fastdime.training.settings import TrainSettings
+from fastdime.types import Classifier
 
 BATCH, SIZE = 8, 64
 SHORT, LONG = 20, 200  # steps between which memory is compared
+Call = Literal["denoiser", "gradient"]
 
 
 def overhead(steps: int = 20, repeats: int = 5, *, memory: bool = True) -> dict[str, Any]:
-    """Time FastDiME and its bare network calls in turn, in one process."""
-    explainer, x = _subject(steps)
-    network = explainer.denoiser.network
+    """Time FastDiME and turbo, and their bare network calls, in turn, in one process."""
+    fastdime, x = _subject(steps)
+    network = fastdime.denoiser.network
     assert isinstance(network, nn.Module)
-    guided, bare = _guided(explainer, x), _bare(explainer, x, steps)
-    guided(), bare()  # the first calls allocate
-    rounds = [(_seconds(guided), _seconds(bare)) for _ in range(repeats)]
-    ratio = statistics.median(ours / theirs for ours, theirs in rounds)
+    turbo = replace(fastdime, settings=settings_for("turbo", scales=[1.0]))
+    (ratio, ours, bare), (ratio_turbo, ours_turbo, bare_turbo) = (
+        _against_bare(explainer, x, repeats) for explainer in (fastdime, turbo)
+    )
     result: dict[str, Any] = {
-        "overhead": round(ratio, 4),
-        "seconds_fastdime": round(statistics.median(ours for ours, _ in rounds), 4),
-        "seconds_bare": round(statistics.median(theirs for _, theirs in rounds), 4),
+        "overhead": ratio,
+        "seconds_fastdime": ours,
+        "seconds_bare": bare,
+        "overhead_turbo": ratio_turbo,
+        "seconds_turbo": ours_turbo,
+        "seconds_bare_turbo": bare_turbo,
         "parameters": sum(weight.numel() for weight in network.parameters()),
         "batch": BATCH,
         "steps": steps,
@@ -50,6 +55,65 @@ def overhead(steps: int = 20, repeats: int = 5, *, memory: bool = True) -> dict[
         short, long = peak_memory(SHORT), peak_memory(LONG)
         result |= {"peak_mb_short": short, "peak_mb_long": long, "memory_growth": round(long / short - 1, 4)}
     return result
+
+
+def _against_bare(explainer: Explainer, x: Tensor, repeats: int) -> tuple[float, float, float]:
+    """Return the time of a method over that of its bare calls, and both times; medians of all rounds."""
+    tape = Tape.of(explainer, x)
+    ours, bare = partial(explainer, x), partial(tape.replay, explainer, x)
+    ours(), bare()  # the first calls allocate
+    rounds = [(_seconds(ours), _seconds(bare)) for _ in range(repeats)]
+    ratios = [one / other for one, other in rounds]
+    ratio, *seconds = (round(statistics.median(values), 4) for values in (ratios, *zip(*rounds, strict=True)))
+    return ratio, seconds[0], seconds[1]
+
+
+@dataclass(frozen=True)
+class Tape:
+    """Every call of the networks that a method made, in order, and the times it was told: one an image."""
+
+    calls: list[tuple[Call, Tensor]] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, explainer: Explainer, x: Tensor) -> "Tape":
+        """Run a method once and take down its calls."""
+        tape = cls()
+
+        def network(x_t: Tensor, times: Tensor) -> Any:
+            tape.calls.append(("denoiser", times))
+            return explainer.denoiser.network(x_t, times)
+
+        denoiser = replace(explainer.denoiser, network=network)
+        replace(explainer, denoiser=denoiser, classifier=_Listener(explainer.classifier, tape))(x)
+        return tape
+
+    def images(self, kind: Call) -> int:
+        """Count the images of all calls of one kind."""
+        return sum(len(times) for call, times in self.calls if call == kind)
+
+    def replay(self, explainer: Explainer, x: Tensor) -> None:
+        """Make the same calls, with batches of the same sizes, and nothing else."""
+        for kind, times in self.calls:
+            part = x[: len(times)]
+            if kind == "denoiser":
+                with torch.no_grad():
+                    explainer.denoiser.network(part, times)
+            else:
+                leaf = part.clone().requires_grad_()
+                torch.autograd.grad(explainer.classifier.logits(leaf, times).sum(), leaf)
+
+
+@dataclass(frozen=True)
+class _Listener:
+    """A classifier that takes down when a gradient is wanted."""
+
+    classifier: Classifier
+    tape: Tape
+
+    def logits(self, x: Tensor, time: Tensor) -> Tensor:
+        if x.requires_grad:
+            self.tape.calls.append(("gradient", time))
+        return self.classifier.logits(x, time)
 
 
 def _subject(steps: int) -> tuple[Explainer, Tensor]:
@@ -74,24 +138,6 @@ def _subject(steps: int) -> tuple[Explainer, Tensor]:
     return Explainer(as_denoiser(unet.eval()), ImageClassifier(network.eval()), settings), x
 
 
-def _guided(explainer: Explainer, x: Tensor) -> Callable[[], object]:
-    return lambda: explainer(x)
-
-
-def _bare(explainer: Explainer, x: Tensor, steps: int) -> Callable[[], object]:
-    chain = explainer.denoiser.respaced(max(200, steps))
-
-    def calls() -> None:
-        for t in range(steps - 1, -1, -1):
-            times = chain.times(t, x)
-            with torch.no_grad():
-                chain.network(x, times)
-            leaf = x.clone().requires_grad_()
-            torch.autograd.grad(explainer.classifier.logits(leaf, times).sum(), leaf)
-
-    return calls
-
-
 def _seconds(work: Callable[[], object]) -> float:
     began = time.perf_counter()
     work()
@@ -100,9 +146,7 @@ def _seconds(work: Callable[[], object]) -> float:
 
 def peak_memory(steps: int) -> float:
     """Run FastDiME in a process of its own; returns its peak memory in MB."""
-    command = [sys.executable, "-m", "fastdime.experiments.bench", "--steps", str(steps)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return float(done.stdout)
+    return peak_of("fastdime.experiments.bench", "--steps", str(steps))
 
 
 def training_speed(seconds: float = 20) -> dict[str, Any]:
@@ -134,8 +178,7 @@ def _report_peak() -> None:
     parser.add_argument("--steps", type=int, required=True)
     explainer, x = _subject(parser.parse_args().steps)
     explainer(x)
-    unit = 1024**2 if sys.platform == "darwin" else 1024
-    print(round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit, 1))
+    print(own_peak())
 
 
 if __name__ == "__main__":

@@ -39,6 +39,10 @@ class Pairs:
         """Where the two differ."""
         return (self.x - self.truth).abs().amax(1, keepdim=True) > SEEN
 
+    def first(self, n: int) -> "Pairs":
+        """Return the first n of them."""
+        return Pairs(self.x[:n], self.truth[:n], self.target)
+
 
 def pairs(name: str, n: int, direction: Direction, seed: int = SEED) -> Pairs:
     """Draw n subjects with the shortcut, to remove it, or the same ones without it, to add it."""

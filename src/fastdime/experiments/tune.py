@@ -1,17 +1,16 @@
 """Find the start level and strength that work for a bundle, on subjects that are not scored later."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
-from itertools import product
 from typing import Any
 
 from fastdime.bundles import Bundle
 from fastdime.counterfactuals.explainer import Explainer
 from fastdime.counterfactuals.methods import settings_for
+from fastdime.experiments.grids import Grid, combinations
 from fastdime.experiments.truth import DIRECTIONS, Judges, Progress, counterfactuals, pairs, score
 
 SEED = 31_000  # of the pilot subjects
-Grid = Mapping[str, Sequence[Any]]
 
 
 def tune(
@@ -34,16 +33,6 @@ def tune(
         if progress is not None:
             progress(number + 1, len(tries))
     return sorted(rows, key=lambda row: float(row["loss"]))
-
-
-def combinations(grid: Grid) -> Iterator[dict[str, Any]]:
-    """Yield every combination of values.
-
-    >>> list(combinations({"tau": [20, 40], "l1": [0.1]}))
-    [{'tau': 20, 'l1': 0.1}, {'tau': 40, 'l1': 0.1}]
-    """
-    for values in product(*grid.values()):
-        yield dict(zip(grid, values, strict=True))
 
 
 def loss(scores: Mapping[str, Mapping[str, float]]) -> float:

@@ -45,9 +45,7 @@ def explain(
     """
     options = options or RunOptions()
     _check_out(data, Path(out))
-    table = data if isinstance(data, Table) else read_table(data, root=options.root)
-    table = table.head(options.limit) if options.limit else table
-    folder = options.root or (Path() if isinstance(data, Table) else Path(data).parent)
+    table, folder = open_data(data, options)
     inputs = open_inputs(table, options, folder, explainer)
     size = settled_batch_size(options, Path(out), explainer)
     config = run_config(table, explainer, options, size, sources or {}, inputs.classes)
@@ -56,6 +54,13 @@ def explain(
         for first in range(0, len(table), size):
             work.batch(range(first, min(first + size, len(table))))
     return summarise(out)
+
+
+def open_data(data: str | Path | Table, options: RunOptions) -> tuple[Table, Path]:
+    """Return the images to work on, and the folder that a column of masks is relative to."""
+    table = data if isinstance(data, Table) else read_table(data, root=options.root)
+    table = table.head(options.limit) if options.limit else table
+    return table, options.root or (Path() if isinstance(data, Table) else Path(data).parent)
 
 
 def _check_out(data: str | Path | Table, out: Path) -> None:
