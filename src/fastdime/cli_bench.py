@@ -63,6 +63,21 @@ def speed(
 
 
 @app.command()
+def response(
+    phantom: Annotated[str, typer.Option(help="A bundle of a phantom.")] = "chest-pacemaker",
+    methods: Methods = "fastdime,fastdime-null,turbo",
+    n: Annotated[int, typer.Option(min=1, help="Subjects, each with the shortcut and without.")] = 64,
+    as_json: Json = False,
+) -> None:
+    """Let task models with planted correlations answer to counterfactuals, beside the exact ones."""
+    from fastdime.experiments.response import responses as run
+
+    with progress_of("images") as progress:
+        rows = run(phantom, methods.split(","), n, progress)
+    _print_table(rows, as_json)
+
+
+@app.command()
 def dose(
     out: Annotated[Path, typer.Option(help="Folder for the networks; run again to go on.")],
     phantom: Annotated[list[str] | None, typer.Option(help="May be given again. All of them.")] = None,

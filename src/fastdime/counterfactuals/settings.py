@@ -189,12 +189,9 @@ class TurboSettings(Settings):
     area: Share = Field(0.1, description="largest mask of what was located, before it is widened")
     widen: Share = Field(0.015, description="how far masks reach beyond what was located")
 
-    rough_level: Level = Field(0.7, description="noise of the first redrawing, which shows what was there")
-    evidence_sure: Share = Field(0.12, description="as sure, for the difference to that redrawing")
-    evidence_faint: Share = Field(0.08, description="as faint, for the same")
-    redraw_levels: Levels = Field(
-        (0.6,), description="noise of the last redrawing, before the level of locating"
-    )
+    evidence_sure: Share = Field(0.12, description="as sure, for what changes when that is covered")
+    evidence_faint: Share = Field(0.06, description="as faint, for the same")
+    redraw_levels: Levels = Field((0.6,), description="noise of the redrawing, before the level of locating")
     again: Annotated[int, Field(ge=0)] = Field(1, description="rounds to erase what the guide still sees")
 
     draw_levels: Annotated[Levels, Field(min_length=2)] = Field(

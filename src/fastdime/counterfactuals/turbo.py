@@ -96,14 +96,17 @@ def to_erase(canvas: Canvas, found: Found) -> Bool[Tensor, " b"]:
 
 
 def erase(canvas: Canvas, found: Found) -> Drawn:
-    """Take away what was located: cover it, redraw, and keep what guide and denoiser both say was there."""
+    """Take away what was located.
+
+    Covered, it also changes what the denoiser makes of other places that hang together with it. Where that
+    and what was located agree, the image is covered and redrawn.
+    """
     settings = canvas.settings
     difference = locate(canvas, found.null, settings.erase_rounds, found.difference)
     found = _masked(canvas, found.null, difference)
-    weight = canvas.soft(found.mask)
-    covered = filled(canvas.x, found.mask)
-    rough = canvas.redrawn(covered, weight, [canvas.level(settings.rough_level)])
-    strength = agreement(found.difference, (rough - found.null) * weight)
+    level = canvas.level(settings.locate_level)
+    without = canvas.denoised(canvas.noised(filled(canvas.x, found.mask), level), level)
+    strength = agreement(found.difference, without - found.null)
     mask = canvas.mask(
         strength, settings.evidence_sure, settings.evidence_faint, settings.area, settings.widen
     )

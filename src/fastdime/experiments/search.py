@@ -21,6 +21,7 @@ from fastdime.counterfactuals.settings import Settings
 from fastdime.data.table import Table
 from fastdime.errors import DataError, InputError, expected, unknown
 from fastdime.experiments.grids import Grid, changed, check_grid, combinations, default_grid, spelled
+from fastdime.experiments.truth import further
 from fastdime.functions import names_function
 from fastdime.pipeline.explain import Progress, explain, open_data
 from fastdime.pipeline.inputs import Failure, open_inputs
@@ -94,7 +95,7 @@ def tune_settings(
             rows.append({"settings": values, "refused": fit})
             continue
         done = pilot.images * sum("refused" not in row for row in rows)
-        show = None if progress is None else partial(_further, progress, done, work)
+        show = None if progress is None else partial(further, progress, done, work)
         run = Path(folder) / name_of(values)
         explain(data, fit, run, options, progress=show)
         rows.append({"settings": values, **_scores(run, judge, pilot), "run": str(run)})
@@ -204,10 +205,6 @@ def _fitting(explainer: Explainer, values: Mapping[str, Any], classes: int) -> E
     except InputError as error:
         return str(error)
     return replace(explainer, settings=settings)
-
-
-def _further(progress: Progress, done: int, work: int, now: float, _of: int) -> None:
-    progress(done + now, work)
 
 
 def _scores(run: Path, judge: Asked | None, pilot: _Pilot) -> Row:

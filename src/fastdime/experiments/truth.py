@@ -126,7 +126,7 @@ def truth(
         judges = Judges.of(bundle)
         for direction, method in product(DIRECTIONS, methods):
             drawn, done = pairs(bundle.name, n, direction), len(rows) * n
-            show = None if progress is None else partial(_further, progress, done, work)
+            show = None if progress is None else partial(further, progress, done, work)
             made, seconds = counterfactuals(Explainer.from_bundle(bundle, method), drawn, show)
             told = {"phantom": bundle.name, "method": method, "direction": direction, "n": n}
             scores = {key: round(value, 4) for key, value in score(drawn, made, judges).items()}
@@ -134,5 +134,6 @@ def truth(
     return rows
 
 
-def _further(progress: Progress, done: int, work: int, now: float, _of: int) -> None:
+def further(progress: Progress, done: int, work: int, now: float, _of: int) -> None:
+    """Tell how far one part of some work is, as progress of the whole."""
     progress(done + now, work)
