@@ -8,6 +8,7 @@ from torch import Tensor
 
 from fastdime.bundles import load_bundle
 from fastdime.classifiers.wrapper import ImageClassifier
+from fastdime.counterfactuals import turbo as turbo_module
 from fastdime.counterfactuals.canvas import Canvas, Push
 from fastdime.counterfactuals.explainer import Explainer
 from fastdime.counterfactuals.masks import strongest, without_holes
@@ -211,3 +212,26 @@ def test_pacemakers_come_and_a_mixed_batch_costs_each_image_its_own(chest: tuple
     assert alone.denoiser_calls.tolist() == result.denoiser_calls[6:].tolist()
     assert set(result.denoiser_calls[:6].tolist()) != set(result.denoiser_calls[6:].tolist())
     torch.testing.assert_close(alone.x_cf, result.x_cf[6:], atol=1e-4, rtol=0)
+
+
+def test_what_the_guide_still_sees_is_erased_in_addition(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each round adds to the mask of the one before."""
+    work = canvas(with_box(), 0, again=2, margin=50.0)
+    spots = [torch.zeros_like(BOX), torch.zeros_like(BOX)]
+    spots[0][:, :, 14:17, 2:5] = True
+    spots[1][:, :, 20:23, 20:23] = True
+    masks = iter(spots)
+    redrawn: list[Tensor] = []
+    real = turbo_module._redrawn
+
+    def seen(part: Canvas, found: Found, mask: Tensor) -> object:
+        redrawn.append(mask)
+        return real(part, found, mask)
+
+    monkeypatch.setattr(turbo_module, "_rest", lambda *_: next(masks))
+    monkeypatch.setattr(turbo_module, "_redrawn", seen)
+    null = work.denoised(work.noised(work.x, 5), 5)
+    turbo_module.erase(work, Found(null, -work.x, BOX))
+    assert len(redrawn) == 3
+    assert torch.equal(redrawn[1], redrawn[0] | spots[0])
+    assert torch.equal(redrawn[2], redrawn[1] | spots[1])

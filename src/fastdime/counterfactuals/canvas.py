@@ -14,7 +14,7 @@ from fastdime.counterfactuals.smoothing import blurred, grain
 from fastdime.diffusion import schedule as sch
 from fastdime.scores import log_odds
 
-SOFT = 0.01  # width of the edges of masks, as a share of the side
+SOFT = 0.01  # width of the edges of masks, and of the blur of what they are made from, as a share of the side
 WEAK = (0.03, 0.08)  # a change below the first share of the strongest one is left out, above the second kept
 
 

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from fastdime.counterfactuals.canvas import Canvas, Push
+from fastdime.counterfactuals.canvas import SOFT, Canvas, Push
 from fastdime.counterfactuals.fill import filled
 from fastdime.counterfactuals.loop import Edit
 from fastdime.counterfactuals.problem import Problem
@@ -115,19 +115,16 @@ def erase(canvas: Canvas, found: Found) -> Drawn:
         left = (canvas.odds(drawn.image) < settings.margin / 2).nonzero()[:, 0]
         if not len(left):
             break
-        drawn = _merged(
-            drawn, left, _erase_rest(canvas.rows(left), found.rows(left), mask[left], drawn.image[left])
-        )
+        mask = mask.index_copy(0, left, mask[left] | _rest(canvas.rows(left), drawn.image[left]))
+        drawn = _merged(drawn, left, _redrawn(canvas.rows(left), found.rows(left), mask[left]))
     return drawn
 
 
-def _erase_rest(canvas: Canvas, found: Found, mask: Tensor, image: Tensor) -> Drawn:
-    """Locate on the edited image what the guide still sees, and redraw that too."""
-    edited, settings = canvas.of(image), canvas.settings
-    level = canvas.level(settings.locate_level)
+def _rest(canvas: Canvas, image: Tensor) -> Bool[Tensor, "b 1 h w"]:
+    """Locate on the edited image what the guide still sees."""
+    edited, level = canvas.of(image), canvas.level(canvas.settings.locate_level)
     null = edited.denoised(edited.noised(image, level), level)
-    rest = _masked(edited, null, locate(edited, null, 1))
-    return _redrawn(canvas, found, mask | rest.mask)
+    return _masked(edited, null, locate(edited, null, 1)).mask
 
 
 def _redrawn(canvas: Canvas, found: Found, mask: Tensor) -> Drawn:
@@ -140,7 +137,7 @@ def _redrawn(canvas: Canvas, found: Found, mask: Tensor) -> Drawn:
 
 def agreement(one: Float[Tensor, "b c h w"], other: Float[Tensor, "b c h w"]) -> Float[Tensor, "b 1 h w"]:
     """Return the geometric mean of two changes where they have the same sign, 0 elsewhere."""
-    product = blurred(one, 0.01) * blurred(other, 0.01)
+    product = blurred(one, SOFT) * blurred(other, SOFT)
     return product.sum(1, keepdim=True).clamp(min=0).sqrt()
 
 
@@ -152,7 +149,7 @@ def draw(canvas: Canvas, found: Found) -> Drawn:
     """
     settings = canvas.settings
     begun, null, rest = _begin(canvas)
-    strength = blurred((begun.x0_hat - null).abs().sum(1, keepdim=True), 0.01)
+    strength = blurred((begun.x0_hat - null).abs().sum(1, keepdim=True), SOFT)
     mask = canvas.mask(
         strength, settings.draw_sure, settings.draw_faint, settings.draw_area, 2 * settings.widen
     )
@@ -201,7 +198,7 @@ def _drawing(settings: TurboSettings, times: int) -> Push:
 
 def _masked(canvas: Canvas, null: Tensor, difference: Tensor) -> Found:
     settings = canvas.settings
-    strength = blurred(difference.abs().sum(1, keepdim=True), 0.01)
+    strength = blurred(difference.abs().sum(1, keepdim=True), SOFT)
     mask = canvas.mask(strength, settings.sure, settings.faint, settings.area, settings.widen)
     return Found(null, difference, mask)
 
