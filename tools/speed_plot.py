@@ -1,6 +1,6 @@
 """Draw docs/images/pareto.png: denoiser calls against the error of the whole image, for all methods.
 
-    python tools/speed_plot.py docs/images/pareto.png docs/results/speed-chest-pacemaker.json ...
+python tools/speed_plot.py docs/images/pareto.png docs/results/speed-chest-pacemaker.json ...
 """
 
 import json
