@@ -112,7 +112,7 @@ def test_wrong_words_are_one_line(words: list[str], message: str) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--method", "fastdim"], "did you mean 'fastdime'?"),
+        (["--method", "fastdim"], "method: expected one of fastdime, fastdime-2"),
         (["--method", "fastdim"], "got 'fastdim'; did you mean 'fastdime'?"),
         (["--preset", "celebA"], "got 'celebA'; did you mean 'celeba'?"),
         (["--set", "taau=3"], "got 'taau'; did you mean 'tau'?"),
