@@ -64,7 +64,7 @@ def denoiser(
     layers: Annotated[int | None, typer.Option(help="Residual blocks of a level.")] = None,
     patch: Annotated[int | None, typer.Option(help="Pixels folded into one point; 1, 2 or 4.")] = None,
     prediction: Annotated[
-        str | None, typer.Option(help="What the network answers: epsilon, v or sample; the recipe's.")
+        str | None, typer.Option(help="What the network answers: epsilon, v, sample or edm; the recipe's.")
     ] = None,
     steps: Steps = None,
     batch_size: BatchSize = None,

@@ -10,7 +10,7 @@ from fastdime.errors import InputError
 from support import gaussian
 
 
-@pytest.mark.parametrize("prediction", ["epsilon", "v", "sample"])
+@pytest.mark.parametrize("prediction", ["epsilon", "v", "sample", "edm"])
 def test_three_ways_to_say_the_same(prediction: str) -> None:
     x_t = torch.linspace(-1, 1, 16).view(1, 1, 4, 4)
     posterior = gaussian.denoiser(prediction).posterior(x_t, 300, clip=False)

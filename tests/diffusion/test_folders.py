@@ -56,6 +56,7 @@ def test_folder_has_the_betas_of_diffusers(tmp_path, places, told, kind):
         ("epsilon", "fixed_small", ("epsilon", "fixed_small")),
         ("v_prediction", "fixed_large_log", ("v", "fixed_large")),
         ("sample", "learned_range", ("sample", "learned_range")),
+        ("edm", "fixed_small", ("edm", "fixed_small")),
     ],
 )
 def test_folder_tells_prediction_and_variance(tmp_path, prediction, variance, ours):
@@ -118,7 +119,7 @@ def change(path, **changes):
         (
             "scheduler_config.json",
             {"prediction_type": "flow"},
-            "one of epsilon, v_prediction, sample, got 'flow'",
+            "one of epsilon, v_prediction, sample, edm, got 'flow'",
         ),
         ("scheduler_config.json", {"variance_type": "learned"}, "got 'learned'"),
         ("scheduler_config.json", {"variance_type": "learned_range"}, "expected 6 output channels"),

@@ -10,7 +10,7 @@ from fastdime.diffusion.schedule import linear
 from support import gaussian, tiny
 
 
-@pytest.mark.parametrize("prediction", ["epsilon", "v", "sample"])
+@pytest.mark.parametrize("prediction", ["epsilon", "v", "sample", "edm"])
 def test_the_exact_denoiser_is_at_the_bottom(prediction: str) -> None:
     """No constant factor on the prediction makes the exact denoiser better."""
     generator = torch.Generator().manual_seed(0)

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from fastdime.diffusion.denoiser import Denoiser, Prediction
-from fastdime.diffusion.schedule import linear
+from fastdime.diffusion.schedule import DETAIL, linear
 
 MEAN, SPREAD = 0.2, 0.3
 
@@ -15,7 +15,7 @@ def expected_clean(x_t: Tensor, alpha_bar: Tensor) -> Tensor:
 
 
 def denoiser(prediction: Prediction = "epsilon") -> Denoiser:
-    """The exact denoiser, saying the same thing in one of three ways."""
+    """The exact denoiser, saying the same thing in one of four ways."""
     schedule = linear(1000)
     table = torch.from_numpy(schedule.alpha_bar)
 
@@ -24,6 +24,10 @@ def denoiser(prediction: Prediction = "epsilon") -> Denoiser:
         clean = expected_clean(x_t, alpha_bar)
         noise = (x_t - alpha_bar.sqrt() * clean) / (1 - alpha_bar).sqrt()
         velocity = alpha_bar.sqrt() * noise - (1 - alpha_bar).sqrt() * clean
-        return {"epsilon": noise, "v": velocity, "sample": clean}[prediction]
+        sigma = ((1 - alpha_bar) / alpha_bar).sqrt()  # as Karras et al. (2022) write it, table 1
+        c_skip = DETAIL**2 / (sigma**2 + DETAIL**2)
+        c_out = sigma * DETAIL / (sigma**2 + DETAIL**2).sqrt()
+        missing = (clean - c_skip * x_t / alpha_bar.sqrt()) / c_out
+        return {"epsilon": noise, "v": velocity, "sample": clean, "edm": missing}[prediction]
 
     return Denoiser(network, schedule, prediction)

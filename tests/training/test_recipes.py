@@ -128,7 +128,7 @@ def test_published_sizes() -> None:
     assert size_of(guide) == way_down(1, (128, 256, 512, 512), nowhere, True) + 2 * 512 + pool
 
 
-@pytest.mark.parametrize("prediction", ["v", "sample"])
+@pytest.mark.parametrize("prediction", ["v", "sample", "edm"])
 def test_other_predictions(prediction: str, tmp_path: Path) -> None:
     recipe = replace(DENOISERS["small"], shape=SHRUNKEN["small"])
     task = task_for(recipe, *pictures(), {"prediction": prediction})

@@ -15,7 +15,7 @@ from fastdime.errors import InputError, expected
 from fastdime.types import Posterior
 
 Network = Callable[[Tensor, Tensor], Any]
-Prediction = Literal["epsilon", "v", "sample"]
+Prediction = Literal["epsilon", "v", "sample", "edm"]
 Variance = Literal["learned_range", "fixed_small", "fixed_large"]
 
 
@@ -26,7 +26,8 @@ class Denoiser:
     Attributes:
         network: called with (x_t, times); a tensor, a tuple or an object with `.sample` comes back.
         schedule: the chain it was trained on, or a re-spaced part of it.
-        prediction: what the network predicts.
+        prediction: what the network predicts: the noise, the image, or a mixture that depends on the level
+            ("v", "edm").
         variance: "learned_range" (the network returns twice the channels), "fixed_small" (posterior) or
             "fixed_large" (beta).
         size: height and width it was made for; None = any.
@@ -81,6 +82,9 @@ class Denoiser:
             signal = sch.at(self.schedule.sqrt_alpha_bar, t, x_t)
             noise = sch.at(self.schedule.sqrt_one_minus_alpha_bar, t, x_t)
             return signal * x_t - noise * prediction
+        if self.prediction == "edm":
+            kept, size = sch.at(self.schedule.edm_kept, t, x_t), sch.at(self.schedule.edm_size, t, x_t)
+            return kept * x_t + size * prediction
         return sch.clean_from_noise(self.schedule, x_t, t, prediction)
 
     def posterior(self, x_t: Float[Tensor, "b c h w"], t: Level, *, clip: bool = True) -> Posterior:

@@ -21,7 +21,12 @@ from fastdime.files import new_folder
 from fastdime.weights import load_into, read_weights
 
 KINDS = {"linear": "linear", "scaled_linear": "scaled_linear", "squaredcos_cap_v2": "cosine"}
-PREDICTIONS: Mapping[str, Prediction] = {"epsilon": "epsilon", "v_prediction": "v", "sample": "sample"}
+PREDICTIONS: Mapping[str, Prediction] = {
+    "epsilon": "epsilon",
+    "v_prediction": "v",
+    "sample": "sample",
+    "edm": "edm",  # ours; diffusers writes it down, and refuses to sample with it
+}
 VARIANCES: Mapping[str, Variance] = {
     "fixed_small": "fixed_small",
     "fixed_small_log": "fixed_small",

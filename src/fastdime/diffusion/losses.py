@@ -45,6 +45,11 @@ def _wanted(denoiser: Denoiser, x: Tensor, x_t: Tensor, t: Tensor, noise: Tensor
         return noise
     if denoiser.prediction == "sample":
         return x
+    if denoiser.prediction == "edm":
+        kept, size = (
+            sch.at(table, t, x_t) for table in (denoiser.schedule.edm_kept, denoiser.schedule.edm_size)
+        )
+        return (x - kept * x_t) / size
     signal = sch.at(denoiser.schedule.sqrt_alpha_bar, t, x_t)
     return signal * noise - sch.at(denoiser.schedule.sqrt_one_minus_alpha_bar, t, x_t) * x
 

@@ -18,6 +18,7 @@ from fastdime.errors import InputError, expected
 
 Level = int | Tensor  # one level for the whole batch, or one for each image
 Table = NDArray[np.float64]
+DETAIL = 0.3  # deviation of what a noisy image does not tell about the clean one, for "edm" predictions
 Kind = Literal["linear", "scaled_linear", "cosine", "table"]
 
 
@@ -85,6 +86,16 @@ class Schedule:
         """Factor of the noise in the clean image; infinite at a level of pure noise."""
         with np.errstate(divide="ignore"):
             return np.sqrt(1 / self.alpha_bar - 1)
+
+    @cached_property
+    def edm_kept(self) -> Table:
+        """Factor of x_t in the clean image, if the network predicts what is missing (Karras et al. 2022)."""
+        return DETAIL**2 * self.sqrt_alpha_bar / (1 - self.alpha_bar + DETAIL**2 * self.alpha_bar)
+
+    @cached_property
+    def edm_size(self) -> Table:
+        """Deviation of what is missing, which the network predicts in units of it."""
+        return DETAIL * np.sqrt((1 - self.alpha_bar) / (1 - self.alpha_bar + DETAIL**2 * self.alpha_bar))
 
     @cached_property
     def posterior_variance(self) -> Table:

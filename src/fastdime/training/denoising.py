@@ -31,8 +31,8 @@ class Denoising:
 
     Attributes:
         chain: number of levels.
-        prediction: what the network answers: the noise, "v" (noise and image, weighed by the level), or the
-            image.
+        prediction: what the network answers: the noise, the image, "v" (noise and image, weighed by the
+            level) or "edm" (likewise, with more of the image: for networks that see patches).
     """
 
     train: Pictures
