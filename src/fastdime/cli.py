@@ -15,6 +15,7 @@ from fastdime import (
     cli_bundle,
     cli_data,
     cli_options,
+    cli_paper,
     cli_report,
     cli_score,
     cli_train,
@@ -35,6 +36,7 @@ app.add_typer(cli_bench.app, name="bench")
 app.add_typer(cli_data.app, name="data")
 app.add_typer(cli_bundle.app, name="bundle")
 app.add_typer(cli_train.app, name="train")
+app.add_typer(cli_paper.app, name="paper")
 app.command()(cli_score.score)
 app.command()(cli_score.compare)
 app.command()(cli_audit.audit)

@@ -85,16 +85,27 @@ def draw_sheet(titles: Sequence[str], rows: Sequence[Row]) -> Image.Image:
 
 def _draw_pictures(sheet: Image.Image, layout: Layout, number: int, pictures: Sequence[Picture]) -> None:
     for column, picture in enumerate(pictures):
-        larger = layout.shown[0] > picture.shape[1]
-        way = Image.Resampling.NEAREST if larger else Image.Resampling.BICUBIC
-        left, top = layout.corner(number, column)
-        # A frame, because a white mask on a white sheet cannot be seen.
-        frame = (left - 1, top - 1, left + layout.shown[0], top + layout.shown[1])
-        ImageDraw.Draw(sheet).rectangle(frame, outline="silver")
-        sheet.paste(Image.fromarray(picture).resize(layout.shown, way), (left, top))
+        place_picture(sheet, picture, layout.corner(number, column), layout.shown)
 
 
-def shown_size(width: int, height: int) -> tuple[int, int]:
+def place_picture(
+    sheet: Image.Image,
+    picture: Picture,
+    corner: tuple[int, int],
+    size: tuple[int, int],
+    frame: str = "silver",
+    thick: int = 1,
+) -> None:
+    """Put a picture on a sheet at a size, with its upper left corner in a place and a frame around it."""
+    way = Image.Resampling.NEAREST if size[0] > picture.shape[1] else Image.Resampling.BICUBIC
+    (left, top), (width, height) = corner, size
+    # A frame, because a white mask on a white sheet cannot be seen.
+    around = (left - thick, top - thick, left + width + thick - 1, top + height + thick - 1)
+    ImageDraw.Draw(sheet).rectangle(around, outline=frame, width=thick)
+    sheet.paste(Image.fromarray(picture).resize(size, way), corner)
+
+
+def shown_size(width: int, height: int, largest: int = LARGE) -> tuple[int, int]:
     """Return the size at which a picture is drawn; small ones are enlarged by a whole number.
 
     >>> shown_size(32, 32), shown_size(224, 224), shown_size(1024, 512)
@@ -103,7 +114,7 @@ def shown_size(width: int, height: int) -> tuple[int, int]:
     longest = max(width, height)
     if longest <= SMALL:
         return width * (SMALL // longest), height * (SMALL // longest)
-    factor = min(1.0, LARGE / longest)
+    factor = min(1.0, largest / longest)
     return max(1, round(width * factor)), max(1, round(height * factor))
 
 
@@ -132,11 +143,16 @@ def write_sheet(path: str | Path, sheet: Image.Image) -> Path:
     file = Path(path)
     if file.suffix.lower() != ".png":
         raise InputError(expected(str(file), "a name that ends in .png", repr(file.suffix)))
-    buffer = BytesIO()
-    sheet.save(buffer, format="PNG")
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise not_writable(file, error) from None
-    write_atomically(file, buffer.getvalue())
+    write_atomically(file, encoded(sheet))
     return file
+
+
+def encoded(sheet: Image.Image) -> bytes:
+    """Return a sheet as the bytes of a PNG."""
+    buffer = BytesIO()
+    sheet.save(buffer, format="PNG")
+    return buffer.getvalue()

@@ -27,7 +27,7 @@ from fastdime.types import Classifier
 
 BATCH, SIZE = 8, 64
 SHORT, LONG = 20, 200  # steps between which memory is compared
-Call = Literal["denoiser", "gradient"]
+Call = Literal["denoiser", "gradient", "look"]  # the last: the classifier without a gradient
 
 
 def overhead(steps: int = 20, repeats: int = 5, *, memory: bool = True) -> dict[str, Any]:
@@ -95,24 +95,24 @@ class Tape:
         """Make the same calls, with batches of the same sizes, and nothing else."""
         for kind, times in self.calls:
             part = x[: len(times)]
-            if kind == "denoiser":
-                with torch.no_grad():
-                    explainer.denoiser.network(part, times)
-            else:
+            if kind == "gradient":
                 leaf = part.clone().requires_grad_()
                 torch.autograd.grad(explainer.classifier.logits(leaf, times).sum(), leaf)
+            else:
+                call = explainer.denoiser.network if kind == "denoiser" else explainer.classifier.logits
+                with torch.no_grad():
+                    call(part, times)
 
 
 @dataclass(frozen=True)
 class _Listener:
-    """A classifier that takes down when a gradient is wanted."""
+    """A classifier that takes down when it is asked, and whether a gradient is wanted."""
 
     classifier: Classifier
     tape: Tape
 
     def logits(self, x: Tensor, time: Tensor) -> Tensor:
-        if x.requires_grad:
-            self.tape.calls.append(("gradient", time))
+        self.tape.calls.append(("gradient" if x.requires_grad else "look", time))
         return self.classifier.logits(x, time)
 
 

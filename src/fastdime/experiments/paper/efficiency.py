@@ -1,0 +1,187 @@
+"""Table 3: what methods cost, measured in turn on the same images.
+
+OUT/SOURCE.json    what came out for a source; times cannot be measured by halves, so a source is done or not
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from fastdime.audit.pictures import Progress, Show
+from fastdime.bundles import Bundle, load_bundle
+from fastdime.configs import read_json
+from fastdime.counterfactuals.explainer import Explainer
+from fastdime.counterfactuals.settings import GuidedSettings
+from fastdime.data import io
+from fastdime.errors import InputError, expected
+from fastdime.experiments.paper.experiment import Experiment, Outcome, Plan, Row, Source
+from fastdime.experiments.paper.published import COMPLEXITY
+from fastdime.experiments.paper.sources import read_images
+from fastdime.experiments.speed import (
+    BATCH,
+    Contest,
+    Drawn,
+    Entry,
+    Work,
+    peak_memory,
+    quadratic,
+    race,
+    warm_up,
+    with_ratios,
+)
+from fastdime.experiments.truth import DIRECTIONS, Direction, Pairs, pairs
+from fastdime.files import write_atomically
+from fastdime.pipeline.options import moved
+
+PUBLISHED_BATCH, PUBLISHED_IMAGES = 5, 1000  # of the paper's table
+DATA_SET = "celeba"  # that it is about
+COLUMNS = (
+    "source",
+    "row",
+    "complexity",
+    "n",
+    "seconds_per_batch",
+    "paper_seconds_per_batch",
+    "total_seconds",
+    "paper_total_seconds",
+    "peak_memory_mb",
+    "paper_peak_memory_mb",
+    "denoiser_calls",
+    "gradient_calls",
+    "ratio_to_dime",
+    "paper_ratio_to_dime",
+)
+
+
+def run_efficiency(experiment: Experiment, plan: Plan, show: Show) -> Outcome:
+    """Measure each source, or read what was measured before."""
+    sizes = experiment.size(plan.scale)
+    n, few = plan.n or sizes["n"], sizes["n_dime"]
+    methods = [variant.method for variant in experiment.variants]
+    rows: list[Row] = []
+    for source in plan.sources:
+        contest = Contest(source.bundle, methods, n=n, n_dime=min(few, n))
+        rows += [_row(found, source, experiment) for found in _kept(source, contest, plan, show)]
+    fewer = [f"methods of quadratic cost have {few} images"] if few < n else []
+    return Outcome(rows, COLUMNS, notes=(*experiment.notes, *fewer))
+
+
+def _kept(source: Source, contest: Contest, plan: Plan, show: Show) -> list[Row]:
+    """Measure, unless the same was measured already."""
+    path = plan.out / f"{source.name}.json"
+    asked = {
+        "bundle": source.bundle,
+        "table": None if source.table is None else str(source.table),
+        "methods": list(contest.methods),
+        "n": contest.n,
+        "n_dime": contest.n_dime,
+        "seed": plan.seed,
+        "device": plan.device,
+    }
+    if path.is_file():
+        old = read_json(path)
+        if old.get("asked") != asked:
+            wanted = "what the same command measured"
+            raise InputError(expected(str(path), wanted, "other images or methods", "choose another --out"))
+        return list(old["rows"])
+    with show(f"denoiser calls, {source.name}") as progress:
+        rows = measured(source, contest, plan, progress)
+    write_atomically(path, f"{json.dumps({'asked': asked, 'rows': rows}, indent=1)}\n".encode())
+    return rows
+
+
+def measured(source: Source, contest: Contest, plan: Plan, progress: Progress) -> list[Row]:
+    """Let the methods take turns on each batch; returns time, calls and memory of each."""
+    bundle = load_bundle(source.bundle)
+    contest = replace(contest, config=same_chain(bundle, contest.methods))
+    entries = [_entry(method, contest, bundle, plan) for method in contest.methods]
+    drawn = {way: _pairs(source, bundle, contest.n // 2, way, plan.device) for way in DIRECTIONS}
+    peaks = {entry.method: _warm_up(entry, drawn, plan.device) for entry in entries}
+    own_process = source.exact and plan.device == "cpu"
+    work = Work(entries, BATCH if own_process else 0, progress)
+    race(entries, drawn, work)
+    for entry in entries if own_process else ():
+        peaks[entry.method] = peak_memory(bundle, entry)
+        work.finish(entry, BATCH)
+    return with_ratios([_measures(entry, peaks[entry.method]) for entry in entries])
+
+
+def same_chain(bundle: Bundle, methods: Sequence[str]) -> dict[str, Mapping[str, Any]]:
+    """Return changes by which all methods that the bundle has settings for run the chain of its FastDiME."""
+    usual = Explainer.from_bundle(bundle, "fastdime").resolved
+    assert isinstance(usual, GuidedSettings)
+    chain = {"steps": usual.steps, "tau": usual.tau}
+    guided = {
+        method
+        for method in methods
+        if isinstance(Explainer.from_bundle(bundle, method).resolved, GuidedSettings)
+    }
+    return {method: chain for method in methods if method in guided and method in bundle.info.settings}
+
+
+def _entry(method: str, contest: Contest, bundle: Bundle, plan: Plan) -> Entry:
+    settings = contest.settings(bundle, method)
+    explainer = replace(Explainer.from_bundle(bundle, method), settings=settings, seed=plan.seed)
+    n = contest.n_dime if quadratic(settings) else contest.n
+    return Entry(method, moved(explainer, plan.device), n)
+
+
+def _pairs(source: Source, bundle: Bundle, n: int, way: Direction, device: str) -> Pairs:
+    """Return images to remove the shortcut from, or to add it to; of a table nobody knows the truth."""
+    if source.table is None:
+        drawn = pairs(source.name, n, way)
+        return Pairs(drawn.x.to(device), drawn.truth.to(device), drawn.target)
+    table, shows = read_images(source, source.table), float(way == "remove")
+    rows = [row for row, label in enumerate(table.binary(source.shortcut)) if label == shows][:n]
+    if len(rows) < n:
+        wanted = f"{n} images with {source.shortcut} = {shows:g}"
+        raise InputError(expected(str(source.table), wanted, len(rows), "give a smaller --n"))
+    form: dict[str, Any] = {"channels": bundle.channels, "size": bundle.size, "convert": True}
+    x = torch.stack([io.read(table.paths[row], **form).x for row in rows]).to(device)
+    return Pairs(x, x, int(way == "add"))
+
+
+def _warm_up(entry: Entry, drawn: Drawn, device: str) -> float | None:
+    """Let a method work once; returns its peak memory on a GPU, where it can be asked for."""
+    if not device.startswith("cuda"):
+        warm_up(entry, drawn)
+        return None
+    torch.cuda.reset_peak_memory_stats(device)
+    warm_up(entry, drawn)
+    return round(torch.cuda.max_memory_allocated(device) / 2**20, 1)
+
+
+def _measures(entry: Entry, peak: float | None) -> Row:
+    return {
+        "method": entry.method,
+        "n": entry.n,
+        "seconds_per_image": entry.seconds / entry.n,
+        "denoiser_calls": entry.calls("denoiser_calls"),
+        "gradient_calls": entry.calls("gradient_calls"),
+        "peak_memory_mb": peak,
+        "threads": torch.get_num_threads(),
+    }
+
+
+def _row(found: Row, source: Source, experiment: Experiment) -> Row:
+    method, seconds = found["method"], found["seconds_per_image"]
+    told = {
+        "source": source.name,
+        "row": method,
+        "complexity": COMPLEXITY.get(method),
+        "seconds_per_batch": round(PUBLISHED_BATCH * seconds, 4),
+        "total_seconds": round(PUBLISHED_IMAGES * seconds),
+    }
+    return {**found, **told, **_paper(method, experiment)}
+
+
+def _paper(method: str, experiment: Experiment) -> Row:
+    """Return the numbers of the paper, and how many times faster than DiME that makes a method."""
+    row = experiment.beside(DATA_SET, method)
+    if row:
+        dime = experiment.published[f"{DATA_SET}/dime"]["total_seconds"]
+        row["paper_ratio_to_dime"] = round(dime / row["paper_total_seconds"], 2)
+    return row

@@ -1,0 +1,121 @@
+"""The commands of `fastdime paper`."""
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from fastdime.experiments.paper import table
+from fastdime.experiments.paper.catalogue import EXPERIMENTS
+from fastdime.experiments.paper.experiment import Experiment, Outcome, Plan
+from fastdime.experiments.paper.variants import Variant
+from support.commands import complaint, fastdime_command
+from support.shortcuts import World, make_world
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    return make_world(tmp_path_factory.mktemp("world"), 4)
+
+
+@pytest.fixture
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One method in place of eight."""
+    small = replace(EXPERIMENTS["counterfactuals"], variants=(Variant("fastdime", "fastdime"),))
+    monkeypatch.setattr(table, "look_up", {"counterfactuals": small}.__getitem__)
+
+
+def words(world: World, out: Path, *more: object) -> tuple[object, ...]:
+    """Run on a table of a user."""
+    images = ("--data", f"isic={world.table}", "--bundle", f"isic={world.bundle}")
+    return ("paper", "run", "counterfactuals", *images, "--shortcut", "isic=mark", "--out", out, *more)
+
+
+def test_list() -> None:
+    done = fastdime_command("paper", "list")
+    assert done.code == 0
+    lines = done.out.splitlines()
+    assert lines[0].split() == ["experiment", "in", "the", "paper", "minutes", "title"]
+    assert [line.split()[0] for line in lines[1:]] == list(EXPERIMENTS)
+    told = json.loads(fastdime_command("paper", "list", "--json").out)["experiments"]
+    assert told[0]["in_the_paper"] == "Tables 1 and 2"
+
+
+@pytest.mark.usefixtures("_quick")
+def test_a_table_for_people(world: World, tmp_path: Path) -> None:
+    done = fastdime_command(*words(world, tmp_path, "--n", 2, "--scale", "full"))
+    assert done.code == 0, done.err
+    lines = done.out.splitlines()
+    assert lines[0].split()[:3] == ["source", "row", "n"]
+    assert lines[1].split()[:3] == ["isic", "fastdime", "2"]
+    assert "0.3732" in lines[1]  # mad of FastDiME on ISIC in the paper
+    assert any(line.startswith("Note: ") for line in lines)
+    folder = tmp_path / "counterfactuals"
+    assert lines[-1] == f"Everything is in {folder}, all numbers in {folder / 'table.json'}."
+    told = json.loads((folder / "table.json").read_text())
+    assert told.keys() == {"experiment", "scale", "rows", "notes", "pictures"}
+    assert (told["experiment"], told["scale"], told["pictures"]) == ("counterfactuals", "full", [])
+    again = fastdime_command(*words(world, tmp_path, "--n", 2, "--scale", "full", "--json"))
+    assert json.loads(again.out) == told
+    assert json.loads((folder / "table.json").read_text()) == told
+
+
+@pytest.mark.usefixtures("_quick")
+def test_runs_can_be_scored_and_compared(world: World, tmp_path: Path) -> None:
+    done = fastdime_command(*words(world, tmp_path, "--json"))
+    run = tmp_path / "counterfactuals" / "isic" / "fastdime"
+    (row,) = json.loads(done.out)["rows"]
+    scored = json.loads(fastdime_command("score", run, "--metrics", "mad,l1", "--json").out)["metrics"]
+    assert {name: round(told["value"], 5) for name, told in scored.items()} == {
+        name: row[name] for name in ("mad", "l1")
+    }
+    assert fastdime_command("compare", run, run, "--metrics", "fr").code == 0
+    assert fastdime_command("report", run, "--out", tmp_path / "report.html").code == 0
+
+
+def test_pictures_and_the_figure_of_a_study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pictures are named from where the table is; numbers that JSON does not have become null."""
+
+    def run(experiment: Experiment, plan: Plan, show: object) -> Outcome:
+        study, picture = plan.out / "isic", plan.out / "some.png"
+        study.mkdir()
+        picture.touch()
+        models = [{"k": 100.0, "auroc_k": 0.9, "auroc_u": 0.6, "mad": 0.5}]
+        (study / "validate.json").write_text(json.dumps({"models": models}))
+        return Outcome([{"row": "D_100", "mad": float("nan")}], ("row", "mad"), (picture,), (), (study,))
+
+    monkeypatch.setattr(table, "runner_of", lambda name: run)
+    done = fastdime_command("paper", "run", "shortcuts", "--out", tmp_path, "--json")
+    told = json.loads(done.out)
+    assert told["pictures"] == ["some.png", "isic/drop.svg"]
+    assert told["rows"] == [{"row": "D_100", "mad": None}]
+    drawn = ElementTree.parse(tmp_path / "shortcuts" / "isic" / "drop.svg").getroot()
+    assert drawn.tag.endswith("svg")
+
+
+@pytest.mark.parametrize(
+    ("more", "sentence"),
+    [
+        (("counterfactual",), "experiment: expected one of .* did you mean 'counterfactuals'"),
+        (("toy2d", "--scale", "large"), "--scale: expected one of small, full, got 'large'"),
+        (("gallery", "--scale", "full"), "experiment: expected a data set and its bundle .*, got none"),
+        (("gallery", "--phantom", "chest"), "--phantom: expected one of"),
+        (("gallery", "--data", "isic"), "--data: expected NAME=VALUE"),
+        (("gallery", "--data", "isic=no.csv", "--bundle", "isic=skin-ruler"), "--data isic: .* no.csv"),
+        (("gallery", "--device", "abacus"), "--device: expected a device of this machine"),
+        (("efficiency", "--phantom", "skin-ruler", "--n", "3"), "--n: expected an even number"),
+    ],
+)
+def test_what_is_refused_in_one_line(more: tuple[str, ...], sentence: str, tmp_path: Path) -> None:
+    line = complaint(fastdime_command("paper", "run", *more, "--out", tmp_path))
+    assert re.search(sentence, line), line
+    assert not list(tmp_path.rglob("*.png"))
+
+
+def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    done = fastdime_command("paper", "run", "toy2d", "--out", tmp_path / "file")
+    assert "expected a place that can be written" in complaint(done)
