@@ -66,7 +66,7 @@ PLANS = {
     "skin-ruler": Plan(21_002, "--widths 64,64,64", "no ruler,ruler", "skin phantom: are there ruler marks?"),
     "face-smile": Plan(
         21_003,
-        "--widths 48,64,88 --prediction edm --batch-size 16",
+        "--widths 24,40,64,88 --patch 2 --batch-size 16 --learning-rate 4e-4 --set optimizer=muon",
         "no smile,smile",
         "face phantom: does the face smile?",
     ),

@@ -18,6 +18,7 @@ from fastdime.data.io import write_image
 from fastdime.errors import CheckpointError, InputError, expected
 from fastdime.training.devices import accelerator_for
 from fastdime.training.journal import Journal, settle
+from fastdime.training.muon import Muon
 from fastdime.training.order import batch_rows, generator
 from fastdime.training.settings import FREE, TrainSettings
 from fastdime.training.start import Start
@@ -25,7 +26,7 @@ from fastdime.weights import weights_hash
 
 CHECKPOINT, SAMPLES = "checkpoint.pt", "samples"
 KEPT = (CHECKPOINT, "denoiser", "classifier")  # a folder without any of these has nothing to lose
-OPTIMIZERS = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam}
+OPTIMIZERS = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam, "muon": Muon}
 Progress = Callable[[float, int], None]
 Note = Callable[[str], None]
 

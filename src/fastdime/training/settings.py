@@ -17,7 +17,9 @@ class TrainSettings(BaseModel):
         32, description="images of one update, for each process"
     )
     learning_rate: Annotated[float, Field(gt=0)] = Field(5e-4, description="at its highest")
-    optimizer: Literal["adamw", "adam"] = Field("adamw", description="AdamW, or Adam with decay in the loss")
+    optimizer: Literal["adamw", "adam", "muon"] = Field(
+        "adamw", description="AdamW, Adam with decay in the loss, or Muon, which needs fewer updates"
+    )
     weight_decay: Annotated[float, Field(ge=0)] = Field(0.01, description="of the optimizer")
     warmup: Annotated[int, Field(ge=0)] = Field(300, description="updates until the rate is at its highest")
     decay_to: Annotated[float, Field(ge=0, le=1)] = Field(
