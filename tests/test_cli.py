@@ -123,6 +123,7 @@ def test_wrong_words_are_one_line(words: list[str], message: str) -> None:
         (["--set", "mask=all"], "mask"),
         (["--set", "tau=3,4"], "tau"),
         (["--set", "scales="], "scales"),
+        (["--engine", "onxx"], "--engine: expected one of torch, onnx, got 'onxx'; did you mean 'onnx'?"),
         (["--set", "tau=900"], "tau: expected at most 50 levels on this chain, got 900"),
     ],
 )

@@ -112,6 +112,9 @@ def explain(
     root: cli_options.Root = None,
     seed: cli_options.Seed = 0,
     device: cli_options.Device = "auto",
+    engine: Annotated[
+        str, typer.Option(help="What runs the denoiser: torch, or onnx, faster on a CPU (extra onnx).")
+    ] = "torch",
     strict: Annotated[bool, typer.Option(help="Stop at the first image that cannot be used.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -134,7 +137,7 @@ def explain(
         strict=strict,
         root=root,
     )
-    sources = models.Sources(bundle, denoiser, classifier, architecture, features)
+    sources = models.Sources(bundle, denoiser, classifier, architecture, features, engine)
     explainer = models.open_explainer(sources, settings, seed, device)
     with progress_of("images") as progress:
         summary = run(data, explainer, out, options, sources=sources.named(name), progress=progress)

@@ -1,7 +1,6 @@
 """Classifiers in ONNX files, which many programs write: onnxruntime runs them, on the CPU, only forwards."""
 
 import hashlib
-import re
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +10,11 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from fastdime.errors import CheckpointError, InputError, MissingExtra, expected
+from fastdime.sessions import open_session, reason_of
 from fastdime.weights import PICKLED, SAFE
 
-EXTRA, SUFFIX = "onnx", ".onnx"
+SUFFIX = ".onnx"
 NUMBERS = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
-SILENT = 4  # level of onnxruntime's own log: what it says of a broken file becomes our sentence
-LONGEST = 200  # letters of a reason that onnxruntime gives
 FIRST_FIELD, NEWEST, NEXT_FIELDS = 0x08, 0x20, b"\x12\x1a\x22\x28\x32\x3a\x42"  # of the message in a file
 
 
@@ -68,7 +66,7 @@ class OnnxNetwork(nn.Module):
         try:
             [found] = self.session.run([self.answer], {self.given: images})
         except Exception as error:  # those of onnxruntime have no class in common
-            raise RuntimeError(_reason(error)) from error
+            raise RuntimeError(reason_of(error)) from error
         if found.shape[:1] != (length,):
             raise InputError(expected(f"output of {self.name}", f"{length} rows, one an image", found.shape))
         return torch.from_numpy(found)[: len(batch)].to(batch)
@@ -92,17 +90,11 @@ def open_onnx(path: Path) -> OnnxNetwork:
         CheckpointError: the file is damaged, lacks its weights, or is no network of images.
     """
     try:
-        import onnxruntime
-    except ImportError:
-        raise MissingExtra("onnxruntime", f"opening {path}", EXTRA) from None
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = torch.get_num_threads()
-    options.inter_op_num_threads = 1
-    options.log_severity_level = SILENT
-    try:
-        session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        session = open_session(str(path), f"opening {path}")
+    except MissingExtra:
+        raise
     except Exception as error:  # those of onnxruntime have no class in common
-        reason = _reason(error)
+        reason = reason_of(error)
         got = f"one that onnxruntime cannot open ({reason})"
         outside = "external data" in reason.lower()
         remedy = "put the files with its weights beside it" if outside else "export it again"
@@ -137,8 +129,3 @@ def _digest(path: Path) -> bytearray:
             with part.open("rb") as file:
                 digest.update(hashlib.file_digest(file, "sha256").digest())
     return bytearray(digest.digest())
-
-
-def _reason(error: Exception) -> str:
-    text = re.sub(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ", "", " ".join(str(error).split()))
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."

@@ -1,5 +1,6 @@
 """Open the models that a command names."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,20 +13,28 @@ from fastdime.counterfactuals.explainer import Explainer
 from fastdime.counterfactuals.settings import Settings
 from fastdime.diffusion.checkpoints import load_denoiser
 from fastdime.diffusion.denoiser import Denoiser
-from fastdime.errors import InputError, expected
+from fastdime.diffusion.engine import on_onnx
+from fastdime.errors import InputError, expected, unknown
 from fastdime.pipeline.options import moved
 from fastdime.types import Classifier
+
+ENGINES: Mapping[str, Callable[[Denoiser], Denoiser]] = {"torch": lambda denoiser: denoiser, "onnx": on_onnx}
 
 
 @dataclass(frozen=True)
 class Sources:
-    """Where the models are: a bundle, or a denoiser and a classifier; either part overrides the bundle's."""
+    """Where the models are: a bundle, or a denoiser and a classifier; either part overrides the bundle's.
+
+    Attributes:
+        engine: what runs the denoiser.
+    """
 
     bundle: str | Path | None = None
     denoiser: str | None = None
     classifier: str | None = None
     architecture: str | None = None
     features: Path | None = None
+    engine: str = "torch"
 
     def named(self, method: str) -> dict[str, str]:
         """Return what is written down about a run."""
@@ -50,7 +59,9 @@ def open_models(sources: Sources) -> tuple[Denoiser, Classifier]:
     if denoiser is None or classifier is None:
         name = "--denoiser" if denoiser is None else "--classifier"
         raise InputError(expected(name, "a path or module:function, or --bundle", "nothing"))
-    return denoiser, classifier
+    if sources.engine not in ENGINES:
+        raise InputError(unknown("--engine", sources.engine, ENGINES))
+    return ENGINES[sources.engine](denoiser), classifier
 
 
 def open_explainer(sources: Sources, settings: Settings, seed: int = 0, device: str = "auto") -> Explainer:
