@@ -107,6 +107,9 @@ def test_pictures_and_the_figure_of_a_study(tmp_path: Path, monkeypatch: pytest.
         (("gallery", "--data", "isic=no.csv", "--bundle", "isic=skin-ruler"), "--data isic: .* no.csv"),
         (("gallery", "--device", "abacus"), "--device: expected a device of this machine"),
         (("efficiency", "--phantom", "skin-ruler", "--n", "3"), "--n: expected an even number"),
+        (("counterfactuals", "--only", "dime,fastdim"), "--only: .* did you mean 'fastdime'"),
+        (("toy2d", "--only", "dime"), "--only: expected an experiment with rows to choose from, got toy2d"),
+        (("ablation-mask", "--phantom", "skin-ruler", "--features", "bogus"), "bogus"),
     ],
 )
 def test_what_is_refused_in_one_line(more: tuple[str, ...], sentence: str, tmp_path: Path) -> None:

@@ -44,6 +44,9 @@ def run(
     features: Annotated[
         str | None, typer.Option(help="Network of fid and the like: see `fastdime score --list`.")
     ] = None,
+    only: Annotated[
+        str, typer.Option(help="Rows of a table to run, with commas between, e.g. fastdime,turbo.")
+    ] = "",
     n: Annotated[int | None, typer.Option(min=1, help="Images of each source.")] = None,
     seed: Seed = 0,
     device: Device = "auto",
@@ -61,7 +64,9 @@ def run(
     named = [parse_named(option, texts or ()) for option, texts in options.items()]
     size = _scale(scale)
     sources = sources_of(experiment(name), size, Given(tuple(phantom or ()), *named))
-    plan = Plan(size, sources, out, n, seed, chosen_device(device), features)
+    rows = tuple(row for row in only.split(",") if row)
+    experiment(name).chosen(rows)
+    plan = Plan(size, sources, out, n, seed, chosen_device(device), features, rows)
     outcome = _with_figures(run_experiment(name, plan, progress_of))
     path = write_table(name, plan, outcome)
     print(json.dumps(told(name, plan, outcome))) if as_json else _print(outcome, path)

@@ -4,10 +4,13 @@ from dataclasses import replace
 
 import pytest
 import torch
+from torch import Tensor, nn
 
 from fastdime.bundles import load_bundle
 from fastdime.counterfactuals.explainer import Explainer
+from fastdime.diffusion.denoiser import Denoiser
 from fastdime.diffusion.engine import on_onnx
+from fastdime.diffusion.schedule import linear
 from fastdime.errors import InputError, MissingExtra
 from fastdime.experiments.truth import pairs
 from fastdime.pipeline.options import described
@@ -40,7 +43,39 @@ def test_counterfactuals_are_the_same() -> None:
 
 def test_a_run_tells_it_from_torch() -> None:
     denoiser = load_bundle("chest-pacemaker").denoiser
-    assert described(denoiser, None)["weights"] != described(on_onnx(denoiser), None)["weights"] is not None
+    plain, fast = described(denoiser, "x"), described(on_onnx(denoiser), "x")
+    assert fast == plain | {"engine": "onnx"}
+    assert plain["weights"] is not None
+
+
+class Branching(nn.Module):
+    """Two experts, by the level of noise: a trace keeps one of them."""
+
+    def forward(self, x_t: Tensor, times: Tensor) -> Tensor:
+        return x_t * 0.5 if int(times[0]) > 20 else x_t
+
+
+class Unknown(nn.Module):
+    """An operation that ONNX does not have."""
+
+    def forward(self, x_t: Tensor, times: Tensor) -> Tensor:
+        return x_t * torch.linalg.svdvals(x_t)[..., :1, None]
+
+
+@pytest.mark.parametrize(
+    ("network", "sentence"),
+    [
+        (Branching(), "got one that answers otherwise when exported"),
+        (Unknown(), "expected a network that can be exported, got"),
+    ],
+)
+def test_what_cannot_be_exported_is_one_line(
+    network: nn.Module, sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(InputError, match=sentence) as refusal:
+        on_onnx(Denoiser(network, linear(1000), size=8, channels=1))
+    assert "\n" not in str(refusal.value)
+    assert capsys.readouterr().out == ""
 
 
 def test_what_it_cannot_do_is_one_line() -> None:

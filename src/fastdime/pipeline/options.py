@@ -14,6 +14,7 @@ from torch import nn
 from fastdime import __version__
 from fastdime.counterfactuals.explainer import Explainer
 from fastdime.data.table import Table
+from fastdime.diffusion.engine import OnnxUNet
 from fastdime.errors import InputError, expected
 from fastdime.runs import CONFIG, RECORDS, read_run
 from fastdime.weights import weights_hash
@@ -120,10 +121,12 @@ def _digest(values: Iterable[object]) -> str:
 
 def described(model: object, source: str | None) -> dict[str, Any]:
     """Name a model, its weights by their hash, and how its input and output are read."""
-    network = network_of(model)
+    network, engine = network_of(model), {}
+    if isinstance(network, OnnxUNet):  # the same weights, run by something else
+        network, engine = network.network, {"engine": "onnx"}
     name = type(network if network is not None else model).__qualname__
     weights = weights_hash(network) if network is not None else None
-    return {"source": source or name, "weights": weights, **_plain_fields(model)}
+    return {"source": source or name, "weights": weights, **_plain_fields(model), **engine}
 
 
 def _plain_fields(model: object) -> dict[str, Any]:

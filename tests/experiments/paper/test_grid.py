@@ -173,3 +173,22 @@ def test_features_of_a_user(world: World, tmp_path: Path) -> None:
     plan = replace(plan_for(tmp_path, source), features=f"{world.bundle}/task", n=2)
     (row,) = run_grid(grid, plan, unseen).rows
     assert row["fid"] is not None
+
+
+def test_some_rows_only(world: World, tmp_path: Path) -> None:
+    source = Source("isic", world.table, str(world.bundle), "sick", "mark")
+    plan = replace(plan_for(tmp_path, source), only=("dime",), n=2)
+    assert [row["row"] for row in run_grid(GRID, plan, unseen).rows] == ["dime"]
+
+
+def test_images_that_cannot_be_used_are_told(world: World, tmp_path: Path) -> None:
+    lines = world.table.read_text().splitlines()
+    first = lines[1].split(",")
+    missing = [value.replace(".png", "-gone.png") for value in first]
+    table = world.table.with_name("gone.csv")
+    table.write_text("\n".join([lines[0], ",".join(missing), *lines[2:]]) + "\n")
+    grid = replace(GRID, variants=(Variant("fastdime", "fastdime"),))
+    source = Source("isic", table, str(world.bundle), "sick", "mark")
+    outcome = run_grid(grid, replace(plan_for(tmp_path, source), n=3), unseen)
+    wanted = "1 of the 3 images of isic could not be used in fastdime: see its records.jsonl"
+    assert wanted in outcome.notes

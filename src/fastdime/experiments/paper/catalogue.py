@@ -35,7 +35,7 @@ COUNTERFACTUALS = Experiment(
     "Tables 1 and 2",
     {
         "small": {"n": 32, "n_dime": 16, "minutes": 35},
-        "full": {"n": None, "n_dime": None},
+        "full": {"n": None, "n_dime": 100},
     },
     published.COUNTERFACTUALS,
     _plain("dime", "ace-l1", "ace-l2", "fastdime", "fastdime-2", "fastdime-2+", "maskdime", "turbo"),

@@ -60,7 +60,7 @@ def run_efficiency(experiment: Experiment, plan: Plan, show: Show) -> Outcome:
     """Measure each source, or read what was measured before."""
     sizes = experiment.size(plan.scale)
     n, few = plan.n or sizes["n"], sizes["n_dime"]
-    methods = [variant.method for variant in experiment.variants]
+    methods = [variant.method for variant in experiment.chosen(plan.only)]
     rows: list[Row] = []
     for source in plan.sources:
         contest = Contest(source.bundle, methods, n=n, n_dime=min(few, n))

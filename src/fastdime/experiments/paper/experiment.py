@@ -1,6 +1,6 @@
 """What an experiment of the paper is: a declaration, and what comes out when its kind of work is done."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -53,6 +53,16 @@ class Experiment:
             raise InputError(unknown("--scale", scale, self.sizes))
         return self.sizes[scale]
 
+    def chosen(self, only: Sequence[str]) -> tuple[Variant, ...]:
+        """Return the rows of some names; all, if there are none."""
+        names = [variant.name for variant in self.variants]
+        if only and not names:
+            raise InputError(expected("--only", "an experiment with rows to choose from", self.name))
+        for name in only:
+            if name not in names:
+                raise InputError(unknown("--only", name, names))
+        return tuple(variant for variant in self.variants if not only or variant.name in only)
+
     def beside(self, source: str, row: str) -> Row:
         """Return the paper's numbers for a row of a source, as columns that go beside ours."""
         known = STANDS_FOR.get(source, {"paper": source})
@@ -93,6 +103,7 @@ class Plan:
     Attributes:
         out: folder of the experiment; the same call again goes on there.
         n: images of each source, in the place of what the scale says.
+        only: rows to run; all if there are none.
     """
 
     scale: Scale
@@ -102,6 +113,7 @@ class Plan:
     seed: int = 0
     device: str = "cpu"
     features: str | None = None
+    only: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse a plan without images."""

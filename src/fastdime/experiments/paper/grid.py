@@ -21,6 +21,7 @@ from fastdime.experiments.paper.grid_scores import columns_of, scores_of
 from fastdime.experiments.paper.sources import read_images
 from fastdime.experiments.paper.variants import Variant
 from fastdime.experiments.speed import quadratic
+from fastdime.features.registry import open_features
 from fastdime.pipeline.explain import explain
 from fastdime.pipeline.options import RunOptions, moved
 
@@ -58,10 +59,12 @@ class Cell:
 
 def run_grid(experiment: Experiment, plan: Plan, show: Show) -> Outcome:
     """Make and score all runs; called again, it goes on where it stopped."""
-    sizes = experiment.size(plan.scale)
+    sizes, variants = experiment.size(plan.scale), experiment.chosen(plan.only)
     n = plan.n or sizes["n"]
+    if plan.features is not None:
+        open_features(plan.features, plan.device)  # what is wrong is told now, not after hours
     images = [_images(source, n, plan, show) for source in plan.sources]
-    cells = [_cell(each, variant, sizes["n_dime"]) for each in images for variant in experiment.variants]
+    cells = [_cell(each, variant, sizes["n_dime"]) for each in images for variant in variants]
     work = Work(sum(cell.calls * cell.n for cell in cells))
     rows: list[Row] = []
     with show("denoiser calls") as progress:
@@ -143,6 +146,15 @@ def _notes(cells: list[Cell], rows: list[Row]) -> list[str]:
         for cell in cells
         if cell.n < len(cell.images.table)
     ]
+    said += [
+        f"{row['failed']} of the {row['n']} images of {row['source']} could not be used in {row['row']}: "
+        "see its records.jsonl"
+        for row in rows
+        if row["failed"]
+    ]
     if any("unreliable" in row["warnings"].get("fid", "") for row in rows):
-        said.append("fid and sfid are unreliable where there are fewer images than features: look at kid")
+        said.append(
+            "fid and sfid are unreliable where there are fewer images than features; kid is not biased, but "
+            "wide: see kid_low and kid_high"
+        )
     return said
