@@ -18,7 +18,7 @@ class TrainSettings(BaseModel):
     )
     learning_rate: Annotated[float, Field(gt=0)] = Field(5e-4, description="at its highest")
     optimizer: Literal["adamw", "adam", "muon"] = Field(
-        "adamw", description="AdamW, Adam with decay in the loss, or Muon, which needs fewer updates"
+        "adamw", description="AdamW, Adam with decay in the loss, or Muon, orthogonal steps for matrices"
     )
     weight_decay: Annotated[float, Field(ge=0)] = Field(0.01, description="of the optimizer")
     warmup: Annotated[int, Field(ge=0)] = Field(300, description="updates until the rate is at its highest")
