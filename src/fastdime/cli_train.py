@@ -66,6 +66,9 @@ def denoiser(
     prediction: Annotated[
         str | None, typer.Option(help="What the network answers: epsilon, v, sample or edm; the recipe's.")
     ] = None,
+    focus: Annotated[
+        float | None, typer.Option(help="Share of the chain, from little noise on, to learn best.")
+    ] = None,
     steps: Steps = None,
     batch_size: BatchSize = None,
     learning_rate: Rate = None,
@@ -77,8 +80,8 @@ def denoiser(
 ) -> None:
     """Train a diffusion model on images; labels are not needed."""
     given = locals()
-    shape = {"widths": _whole(widths), "layers": layers, "patch": patch, "prediction": prediction}
-    _run("denoiser", None, given, shape)
+    shape = {"layers": layers, "patch": patch, "prediction": prediction, "focus": focus}
+    _run("denoiser", None, given, {"widths": _whole(widths), **shape})
 
 
 @app.command()

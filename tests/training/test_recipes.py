@@ -16,6 +16,7 @@ from fastdime.diffusion.sidecar import ARCHITECTURES as PUBLISHED
 from fastdime.errors import DataError, InputError
 from fastdime.pixels import to_integers
 from fastdime.training.denoising import Denoising
+from fastdime.training.order import generator
 from fastdime.training.pictures import Pictures, split
 from fastdime.training.recipes import DENOISERS, GUIDES, RECIPES, TASKS, DenoiserRecipe
 from fastdime.training.request import recipe_for, settings_for, task_for
@@ -141,6 +142,18 @@ def test_other_predictions(prediction: str, tmp_path: Path) -> None:
     assert trained.scores["loss"] == pytest.approx(task.validate(denoiser.network)["loss"], rel=1e-4)
 
 
+def test_levels_of_a_focus_are_drawn_nine_times_out_of_ten() -> None:
+    task = task_for(DENOISERS["small"], *pictures(), {"focus": 0.5})
+    assert isinstance(task, Denoising)
+    rows = torch.zeros(4000, dtype=torch.int64)
+    _, levels, _ = task.draw(rows, generator(0))
+    assert levels.max() > 900
+    assert (levels < 500).float().mean() == pytest.approx(0.95, abs=0.02)  # half of the rest fall there too
+    assert (levels < 250).float().mean() == pytest.approx(0.475, abs=0.03)
+    assert task.describe()["focus"] == 0.5
+    assert "focus" not in task_for(DENOISERS["small"], *pictures(), {}).describe()
+
+
 def test_the_small_denoiser_is_small() -> None:
     assert 1e6 < size_of(UNetShape().build(1, 64)) < 3e6
 
@@ -183,6 +196,8 @@ def test_published_numbers_are_kept() -> None:
         ({"patch": 0}, "patch of the denoiser: expected 1 or more, got 0"),
         ({"layer": 1}, "did you mean 'layers'"),
         ({"prediction": "eps"}, "--prediction: expected one of epsilon, v, sample"),
+        ({"focus": 0.0}, "--focus: expected a share of the chain, above 0 and at most 1, got 0"),
+        ({"focus": 1.5}, "--focus: expected a share of the chain, above 0 and at most 1, got 1.5"),
     ],
 )
 def test_shapes_that_cannot_be(network: dict[str, Any], sentence: str) -> None:

@@ -23,6 +23,7 @@ SMALL = UNetShape()
 SHOWN = 8  # images of a row of the sheet
 SHOWN_LEVELS = (0.2, 0.5)  # of the chain, at which they are noised
 SHOWN_STEPS = 20  # of the samples
+FOCUSED = 0.9  # share of the draws in the part of the chain that the focus is on
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,8 @@ class Denoising:
         chain: number of levels.
         prediction: what the network answers: the noise, the image, "v" (noise and image, weighed by the
             level) or "edm" (likewise, with more of the image: for networks that see patches).
+        focus: share of the chain, from its lowest level, that gets nine of ten draws. Counterfactuals begin
+            in the middle of the chain, so what a network learns above is of little use to them.
     """
 
     train: Pictures
@@ -41,6 +44,7 @@ class Denoising:
     flip: bool = False
     chain: int = 1000
     prediction: Prediction = "epsilon"
+    focus: float = 1.0
 
     def __post_init__(self) -> None:
         """Refuse images that the network cannot halve often enough."""
@@ -66,6 +70,7 @@ class Denoising:
         }
         # Only what is unusual, so that runs from before these fields go on.
         told |= {} if self.chain == 1000 else {"chain": self.chain}
+        told |= {} if self.focus == 1 else {"focus": self.focus}
         return told if self.prediction == "epsilon" else told | {"prediction": self.prediction}
 
     def build(self) -> nn.Module:
@@ -120,4 +125,7 @@ class Denoising:
 
     def _noised(self, x: Tensor, random: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
         t = torch.randint(self.chain, (len(x),), generator=random)
+        if self.focus < 1:
+            low = torch.rand(len(x), generator=random) < FOCUSED
+            t = torch.where(low, (t * self.focus).long(), t)
         return x, t, torch.randn(x.shape, generator=random)

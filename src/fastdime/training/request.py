@@ -60,8 +60,8 @@ class Request:
     Attributes:
         data: table or folder of images.
         root: as for `read_table`; size, channels, convert: as for `io.read`.
-        network: `widths`, `layers`, `patch`, `prediction` of a denoiser; `architecture`, `width` of a
-            classifier.
+        network: `widths`, `layers`, `patch`, `prediction`, `focus` of a denoiser; `architecture`, `width` of
+            a classifier.
         augment: fields of Augment that differ from the recipe's, for a classifier.
         changes: fields of TrainSettings that differ from the recipe's.
         start: folder or file with weights to begin with.
@@ -163,13 +163,20 @@ def task_for(
         prediction = given.pop("prediction", recipe.prediction)
         if prediction not in get_args(Prediction):
             raise InputError(unknown("--prediction", prediction, get_args(Prediction)))
+        focus = _focus(given.pop("focus", 1.0))
         shape = reshaped(recipe.shape, given)
-        return Denoising(train_part, valid_part, shape, recipe.flip, recipe.chain, prediction)
+        return Denoising(train_part, valid_part, shape, recipe.flip, recipe.chain, prediction, focus)
     _check_shape(train_part, recipe.augment)
     spec = _spec(given.get("architecture", recipe.architecture), train_part, given.get("width"))
     return Classifying(
         train_part, valid_part, spec, recipe.augment, recipe.smoothing, recipe.balance, recipe.levels
     )
+
+
+def _focus(share: float) -> float:
+    if not 0 < share <= 1:
+        raise InputError(expected("--focus", "a share of the chain, above 0 and at most 1", share))
+    return share
 
 
 def _check_shape(pictures: Pictures, augment: Augment) -> None:
