@@ -17,6 +17,9 @@ def open_session(model: str | bytes, purpose: str) -> Any:
 
     Args:
         purpose: what for, for the sentence if it is not installed.
+
+    Raises:
+        ValueError: onnxruntime cannot open it; with the reason.
     """
     try:
         import onnxruntime
@@ -26,7 +29,10 @@ def open_session(model: str | bytes, purpose: str) -> Any:
     options.intra_op_num_threads = torch.get_num_threads()
     options.inter_op_num_threads = 1
     options.log_severity_level = SILENT
-    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    try:
+        return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # those of onnxruntime have no class in common
+        raise ValueError(reason_of(error)) from None
 
 
 def reason_of(error: Exception) -> str:

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from fastdime.errors import CheckpointError, InputError, MissingExtra, expected
+from fastdime.errors import CheckpointError, InputError, expected
 from fastdime.sessions import open_session, reason_of
 from fastdime.weights import PICKLED, SAFE
 
@@ -91,10 +91,8 @@ def open_onnx(path: Path) -> OnnxNetwork:
     """
     try:
         session = open_session(str(path), f"opening {path}")
-    except MissingExtra:
-        raise
-    except Exception as error:  # those of onnxruntime have no class in common
-        reason = reason_of(error)
+    except ValueError as error:
+        reason = str(error)
         got = f"one that onnxruntime cannot open ({reason})"
         outside = "external data" in reason.lower()
         remedy = "put the files with its weights beside it" if outside else "export it again"

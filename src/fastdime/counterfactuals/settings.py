@@ -42,6 +42,11 @@ class Settings(BaseModel):
     rounding: Literal["nearest", "truncate"] = Field("nearest", description="how pixels become integers")
     skip_if_met: bool = Field(True, description="leave an image alone that is in the target class already")
 
+    @property
+    def through_denoiser(self) -> bool:
+        """Whether gradients are taken through the denoiser."""
+        return False
+
 
 class ChainSettings(Settings):
     """What the published methods have in common: a chain, a loss and a mask from a difference."""
@@ -119,7 +124,9 @@ class GuidedSettings(ChainSettings):
         "state", description="end of the chain, or its last clean estimate"
     )
     second_start: Literal["same", "fresh"] = Field("same", description="start noise of the second pass")
-    second_mask: Literal["float", "saved"] = Field("float", description="image the fixed mask is made from")
+    second_mask: Literal["float", "saved", "null"] = Field(
+        "float", description="image the fixed mask is made from; null: guided less unguided image"
+    )
 
     nested_judges: Literal["generated", "denoised"] = Field(
         "generated", description="image the classifier sees in DiME"
@@ -140,6 +147,11 @@ class GuidedSettings(ChainSettings):
     )
     inpaint_chain: Annotated[int, Field(ge=1)] | None = Field(50, description="length of the chain for that")
     inpaint_dilation: Odd = Field(15, description="dilation of the mask for that")
+
+    @property
+    def through_denoiser(self) -> bool:
+        """Whether the gradient source is one that goes through it."""
+        return self.gradient == "through"
 
 
 class AceSettings(ChainSettings):
@@ -162,6 +174,11 @@ class AceSettings(ChainSettings):
     reduction: Literal["image", "batch"] = Field(
         "image", description="class loss of each image, or batch mean"
     )
+
+    @property
+    def through_denoiser(self) -> bool:
+        """The attack always goes through it."""
+        return True
 
 
 class TurboSettings(Settings):

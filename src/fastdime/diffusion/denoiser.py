@@ -56,10 +56,7 @@ class Denoiser:
 
     def output(self, x_t: Float[Tensor, "b c h w"], t: Level) -> tuple[Tensor, Tensor | None]:
         """Call the network once; return its prediction and, if it has one, the variance fraction."""
-        answer = self.network(x_t, self.times(t, x_t))
-        if not isinstance(answer, Tensor):  # diffusers returns an object, others a tuple
-            answer = answer[0] if isinstance(answer, tuple) else answer.sample
-        out: Tensor = answer
+        out = answer_of(self.network(x_t, self.times(t, x_t)))
         wanted = x_t.shape[1] * (2 if self.variance == "learned_range" else 1)
         if out.shape != (len(x_t), wanted, *x_t.shape[2:]):
             raise InputError(
@@ -108,6 +105,14 @@ class Denoiser:
             share = (fraction + 1) / 2
             return share * large + (1 - share) * small
         return small if self.variance == "fixed_small" else large
+
+
+def answer_of(answer: Any) -> Tensor:
+    """Return what a network answers as a tensor: diffusers returns an object, others a tuple."""
+    if not isinstance(answer, Tensor):
+        answer = answer[0] if isinstance(answer, tuple) else answer.sample
+    found: Tensor = answer
+    return found
 
 
 def as_denoiser(

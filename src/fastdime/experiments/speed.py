@@ -123,6 +123,17 @@ class Entry:
         """Return how many calls of a network an image took, on average."""
         return float(torch.cat([getattr(result, name) for result in self.results]).float().mean())
 
+    def costs(self) -> Row:
+        """Return what an image took; its memory is measured apart."""
+        return {
+            "method": self.method,
+            "n": self.n,
+            "seconds_per_image": self.seconds / self.n,
+            "denoiser_calls": self.calls("denoiser_calls"),
+            "gradient_calls": self.calls("gradient_calls"),
+            "peak_memory_mb": None,
+        }
+
 
 def _explain(
     explainer: Explainer, drawn: Drawn, subjects: range, tick: Tick | None = None
@@ -236,12 +247,7 @@ def row(entry: Entry, drawn: Drawn, judges: Judges) -> Row:
     remove, add = (score(drawn[way].first(entry.n // 2), entry.made(way), judges) for way in DIRECTIONS)
     both = {name: (remove[name] + add[name]) / 2 for name in remove}
     return {
-        "method": entry.method,
-        "n": entry.n,
-        "seconds_per_image": entry.seconds / entry.n,
-        "denoiser_calls": entry.calls("denoiser_calls"),
-        "gradient_calls": entry.calls("gradient_calls"),
-        "peak_memory_mb": None,
+        **entry.costs(),
         "guide_flip": both["guide_flip"],
         "oracle_flip": remove["oracle_flip"],
         "oracle_flip_add": add["oracle_flip"],

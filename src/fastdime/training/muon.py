@@ -10,9 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-FACTOR = (
-    16.0  # of the learning rate: a step of Muon has length one in each direction, one of AdamW in each weight
-)
+# Of the learning rate: a step of Muon has length one in each direction, one of AdamW in each weight.
+FACTOR = 16.0
 MOMENTUM = 0.95
 LEAST = 16  # rows and columns of a matrix that is worth it
 NEWTON = (3.4445, -4.7750, 2.0315)  # coefficients that bring singular values near one in few rounds
@@ -31,14 +30,14 @@ class Muon(torch.optim.AdamW):
         super().__init__(groups, lr, weight_decay=weight_decay)
 
     @torch.no_grad()
-    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+    def step(self, closure: Any = None) -> Any:
         """Improve all weights once."""
         for group in self.param_groups:
             for weight in group["params"] if group["large"] else ():
                 if weight.grad is not None:
                     self._move(weight, group["lr"], group["weight_decay"])
                     weight.grad = None  # AdamW passes over it
-        super().step(closure)
+        return super().step(closure)
 
     def _move(self, weight: Tensor, rate: float, decay: float) -> None:
         assert weight.grad is not None
