@@ -12,7 +12,7 @@ from fastdime.experiments.paper import table
 from fastdime.experiments.paper.catalogue import EXPERIMENTS
 from fastdime.experiments.paper.experiment import Experiment, Outcome, Plan
 from fastdime.experiments.paper.variants import Variant
-from support.commands import complaint, fastdime_command
+from support.commands import complaint, fastdime_command, files
 from support.shortcuts import World, make_world
 
 
@@ -56,7 +56,8 @@ def test_a_table_for_people(world: World, tmp_path: Path) -> None:
     folder = tmp_path / "counterfactuals"
     assert lines[-1] == f"Everything is in {folder}, all numbers in {folder / 'table.json'}."
     told = json.loads((folder / "table.json").read_text())
-    assert told.keys() == {"experiment", "scale", "rows", "notes", "pictures"}
+    assert told.keys() == {"experiment", "scale", "n", "seed", "rows", "notes", "pictures"}
+    assert (told["n"], told["seed"]) == (2, 0)
     assert (told["experiment"], told["scale"], told["pictures"]) == ("counterfactuals", "full", [])
     again = fastdime_command(*words(world, tmp_path, "--n", 2, "--scale", "full", "--json"))
     assert json.loads(again.out) == told
@@ -110,12 +111,29 @@ def test_pictures_and_the_figure_of_a_study(tmp_path: Path, monkeypatch: pytest.
         (("counterfactuals", "--only", "dime,fastdim"), "--only: .* did you mean 'fastdime'"),
         (("toy2d", "--only", "dime"), "--only: expected an experiment with rows to choose from, got toy2d"),
         (("ablation-mask", "--phantom", "skin-ruler", "--features", "bogus"), "bogus"),
+        (("shortcuts", "--phantom", "skin-ruler", "--n", "30"), "--n: expected a multiple of 4"),
+        (("teaser", "--phantom", "skin-ruler"), "teaser: .*; give --phantom chest-pacemaker"),
     ],
 )
 def test_what_is_refused_in_one_line(more: tuple[str, ...], sentence: str, tmp_path: Path) -> None:
     line = complaint(fastdime_command("paper", "run", *more, "--out", tmp_path))
     assert re.search(sentence, line), line
     assert not list(tmp_path.rglob("*.png"))
+
+
+def test_results_of_another_seed_are_not_replaced(tmp_path: Path) -> None:
+    words = ("paper", "run", "toy2d", "--out", tmp_path, "--n", 2)
+    assert fastdime_command(*words).code == 0
+    before = files(tmp_path)
+    sentence = f"--out {tmp_path}: expected --seed 0, as {tmp_path / 'toy2d'} has it, got --seed 1; "
+    line = complaint(fastdime_command(*words, "--seed", 1))
+    assert line == sentence + "choose another --out or the same --seed"
+    line = complaint(fastdime_command(*words[:-2]))
+    assert "expected --n 2, as" in line
+    assert "got no --n; choose another --out or the same --n" in line
+    assert "expected --scale small" in complaint(fastdime_command(*words, "--scale", "full"))
+    assert files(tmp_path) == before
+    assert fastdime_command(*words).code == 0
 
 
 def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:

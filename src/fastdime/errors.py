@@ -9,7 +9,7 @@ FastdimeError
 The command line prints the message of any of these on one line and exits with code 2.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
 MOST_SHOWN, NEAREST = 12, 5  # of a longer list than the first, so many are shown
@@ -58,11 +58,15 @@ def unknown(what: str, name: str, known: Iterable[str]) -> str:
     names = list(known)
     near = get_close_matches(name, names, n=1)
     hint = f"did you mean {near[0]!r}?" if near else ""
-    return expected(what, f"one of {_listed(name, names)}", repr(name), hint)
+    return expected(what, f"one of {listed(name, names)}", repr(name), hint)
 
 
-def _listed(name: str, names: list[str]) -> str:
-    """Name all, or those of many that are most like a name."""
+def listed(name: str, names: Sequence[str]) -> str:
+    """Name all, or those of many that are most like a name.
+
+    >>> listed("mark", ["mark", "site"])
+    'mark, site'
+    """
     if len(names) <= MOST_SHOWN:
         return ", ".join(names)
     nearest = get_close_matches(name, names, n=NEAREST, cutoff=0)

@@ -10,10 +10,11 @@ from torch import Tensor
 
 from fastdime import toy
 from fastdime.counterfactuals.explainer import Explainer
-from fastdime.counterfactuals.methods import settings_for
+from fastdime.counterfactuals.methods import METHODS, settings_for
 from fastdime.data.io import read, write_image
 from fastdime.diffusion.denoiser import Denoiser, as_denoiser
 from fastdime.errors import InputError
+from fastdime.pipeline import models
 from fastdime.pipeline.explain import explain
 from fastdime.pipeline.options import RunOptions
 from fastdime.runs import image_path, read_run
@@ -182,3 +183,25 @@ def test_out_of_memory_is_one_line(tmp_path: Path) -> None:
     explainer = Explainer(as_denoiser(greedy), toy.classifier(), FEW_STEPS)
     with pytest.raises(InputError, match="--batch-size: expected fewer than 2 images at a time"):
         explain(tmp_path, explainer, tmp_path.with_name("run"))
+
+
+@pytest.mark.parametrize(
+    "words", [("--method", "gmd"), ("--method", "ace-l1"), ("--set", "gradient=through")], ids=" ".join
+)
+def test_a_method_that_onnx_cannot_run_is_refused_before_the_export(
+    words: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(models, "ENGINES", {"onnx": None})  # not to be called
+    table = toy.write(tmp_path / "data", 1)
+    line = complaint(
+        fastdime_command(
+            "explain", *TOY, "--data", table, "--out", tmp_path / "x", "--engine", "onnx", *words
+        )
+    )
+    assert line.startswith("--engine onnx: expected a method without gradients through the denoiser, got")
+    assert not (tmp_path / "x").exists()
+
+
+def test_only_gmd_and_ace_take_gradients_through_the_denoiser() -> None:
+    through = {name for name in METHODS if settings_for(name).through_denoiser}
+    assert through == {"gmd", "gmd-nomask", "ace-l1", "ace-l2"}

@@ -12,9 +12,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from fastdime.diffusion.denoiser import Denoiser
+from fastdime.diffusion.denoiser import Denoiser, answer_of
 from fastdime.errors import InputError, MissingExtra, expected
-from fastdime.sessions import EXTRA, open_session, reason_of
+from fastdime.sessions import EXTRA, open_session
 
 OPSET = 17
 CLOSE = 1e-3  # a larger difference to torch is not rounding
@@ -32,17 +32,14 @@ class OnnxUNet(nn.Module):
         model = exported(network, self.shape)
         try:
             self.session: Any = open_session(model, "--engine onnx")
-        except MissingExtra:
-            raise
-        except Exception as error:  # those of onnxruntime have no class in common
-            raise _not_exported(reason_of(error)) from None
+        except ValueError as error:
+            raise _not_exported(str(error)) from None
         self.given = {one.name for one in self.session.get_inputs()}  # a network may do without times
 
     def forward(self, x_t: Float[Tensor, "b c h w"], times: Int[Tensor, " b"]) -> Tensor:
         """Predict from a noisy image and its times."""
         if x_t.requires_grad and torch.is_grad_enabled():
-            wanted, got = "a method without gradients through the denoiser", "one that needs them"
-            raise InputError(expected("--engine onnx", wanted, got, REMEDY))
+            raise no_gradients()
         if tuple(x_t.shape[1:]) != self.shape or x_t.device.type != "cpu":
             got = f"{tuple(x_t.shape[1:])} on {x_t.device.type}"
             raise InputError(
@@ -78,6 +75,12 @@ def exported(network: nn.Module, shape: tuple[int, int, int]) -> bytes:
         return file.read_bytes()
 
 
+def no_gradients() -> InputError:
+    """Return the refusal of a method that takes gradients through the denoiser: onnxruntime has none."""
+    wanted, got = "a method without gradients through the denoiser", "one that needs them"
+    return InputError(expected("--engine onnx", wanted, got, REMEDY))
+
+
 def _not_exported(reason: str) -> InputError:
     return InputError(expected("--engine onnx", "a network that can be exported", reason, REMEDY))
 
@@ -90,9 +93,7 @@ class _Plain(nn.Module):
         self.network = network
 
     def forward(self, x_t: Tensor, times: Tensor) -> Tensor:
-        answer = self.network(x_t, times)
-        found: Tensor = answer if isinstance(answer, Tensor) else answer.sample
-        return found
+        return answer_of(self.network(x_t, times))
 
 
 def on_onnx(denoiser: Denoiser) -> Denoiser:

@@ -13,7 +13,7 @@ from fastdime.counterfactuals.explainer import Explainer
 from fastdime.counterfactuals.settings import Settings
 from fastdime.diffusion.checkpoints import load_denoiser
 from fastdime.diffusion.denoiser import Denoiser
-from fastdime.diffusion.engine import on_onnx
+from fastdime.diffusion.engine import no_gradients, on_onnx
 from fastdime.errors import InputError, expected, unknown
 from fastdime.pipeline.options import moved
 from fastdime.types import Classifier
@@ -68,6 +68,8 @@ def open_explainer(sources: Sources, settings: Settings, seed: int = 0, device: 
     """Load everything and put it on a device."""
     if seed < 0:
         raise InputError(expected("--seed", "0 or more", seed))
+    if sources.engine == "onnx" and settings.through_denoiser:
+        raise no_gradients()  # now: the export takes a while
     place = chosen_device(device)
     denoiser, classifier = open_models(sources)
     features = vgg19_features(sources.features) if sources.features is not None else None

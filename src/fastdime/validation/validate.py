@@ -68,11 +68,15 @@ def _bundle(request: AuditRequest) -> str | None:
 
 def validate_table(wanted: Wanted, request: AuditRequest, out: Path, show: Show) -> dict[str, Any]:
     """Run the study on a user's table; its columns are those of the request."""
-    columns = columns_of(request)
+    plan = table_plan(wanted, request)
     check_bundle(request)
-    recipe = recipe_of(wanted.recipe or "resnet18", request)
-    plan = StudyPlan(columns, Plan(wanted.ks, *wanted.sizes), wanted.rule, recipe, wanted.seeds, request)
     return _told(study(open_data(request), plan, out, show), plan, wanted, out, show)
+
+
+def table_plan(wanted: Wanted, request: AuditRequest) -> StudyPlan:
+    """Return the plan of a study on a user's table."""
+    columns, recipe = columns_of(request), recipe_of(wanted.recipe or "resnet18", request)
+    return StudyPlan(columns, Plan(wanted.ks, *wanted.sizes), wanted.rule, recipe, wanted.seeds, request)
 
 
 def _told(done: Study, plan: StudyPlan, wanted: Wanted, out: Path, show: Show) -> dict[str, Any]:

@@ -76,8 +76,11 @@ def test_what_was_measured_is_kept(world: World, tmp_path: Path, monkeypatch: py
     assert len(json.loads((tmp_path / "celeba.json").read_text())["rows"]) == 2
     monkeypatch.setattr(module, "race", None)
     assert run_efficiency(PAIR, plan_of(world, tmp_path), unseen).rows == found.rows
-    with pytest.raises(InputError, match=r"celeba.json: expected what the same command measured"):
-        run_efficiency(PAIR, plan_of(world, tmp_path, n=2), unseen)
+    for other in ({"n": 2}, {"seed": 1}):
+        with pytest.raises(
+            InputError, match=r"celeba.json: .* the same command measured, got another --seed"
+        ):
+            run_efficiency(PAIR, plan_of(world, tmp_path, **other), unseen)
 
 
 def test_memory_is_that_of_a_process_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from fastdime.classifiers.load import load_classifier
 from fastdime.counterfactuals.methods import METHODS
 from fastdime.data.phantoms.write import PhantomSet, write_phantom
 from fastdime.data.table import Table, read_table, write_table
-from fastdime.errors import MissingExtra
+from fastdime.errors import InputError, MissingExtra
 from fastdime.experiments.paper import figures, gallery, panels, path, stage, teaser
 from fastdime.experiments.paper.experiment import Experiment, Plan, Source
 from fastdime.experiments.paper.panels import ALARM, FRAME, Board, Panel, Strip
@@ -27,6 +27,7 @@ from fastdime.sheets import shown, signed
 from fastdime.types import Counterfactuals
 from fastdime.weights import weights_hash
 from support import tiny
+from support.commands import files
 
 NAME = "chest-pacemaker"
 TITLES = ["original", "DiME", "FastDiME", "turbo (ours)", "exact truth"]
@@ -235,9 +236,11 @@ def test_a_finished_figure_is_not_made_again(tmp_path: Path, monkeypatch: pytest
     first = figures.run_gallery(EXPERIMENT, plan(tmp_path), unseen)
     monkeypatch.setattr(gallery, "explain", forbidden)
     assert figures.run_gallery(EXPERIMENT, plan(tmp_path), unseen) == first
+    drawn = files(tmp_path)
     for other in (plan(tmp_path, seed=1), plan(tmp_path, n=1)):
-        with pytest.raises(AssertionError, match="made again"):
+        with pytest.raises(InputError, match=r"remove.png: .* got one of another --seed.*another --out"):
             figures.run_gallery(EXPERIMENT, other, unseen)
+    assert files(tmp_path) == drawn
     first.pictures[1].unlink()
     with pytest.raises(AssertionError, match="made again"):
         figures.run_gallery(EXPERIMENT, plan(tmp_path), unseen)
@@ -329,6 +332,28 @@ def test_without_captum_the_teaser_says_so(
     assert any("captum" in note for note in made.notes)
     panel = boards[0].strips[0].panels[1]
     assert (panel.picture, panel.lines) == (None, ["needs captum"])
+
+
+def test_a_figure_that_lacked_something_is_made_again_when_it_is_there(tmp_path: Path) -> None:
+    picture = Panel(np.zeros((8, 8, 3), np.uint8))
+    board = Board("", ["a"], [Strip("", [picture])], "")
+    place = tmp_path / "some.png"
+    stage.kept(place, "without", lambda: stage.Drawn(board, [{"row": 1}], ("no SmoothGrad",)))
+    assert stage.kept(place, "without", forbidden).rows == [{"row": 1}]
+    stage.kept(place, "with", lambda: stage.Drawn(board, [{"row": 2}]))
+    assert stage.kept(place, "with", forbidden).rows == [{"row": 2}]
+    with pytest.raises(InputError, match="expected the figure of the same command"):
+        stage.kept(place, "without", forbidden)
+
+
+def test_a_teaser_without_any_task_model(tmp_path: Path) -> None:
+    other = Source("skin-ruler", None, "skin-ruler")
+    with pytest.raises(InputError) as refusal:
+        figures.run_teaser(EXPERIMENT, plan(tmp_path, other), unseen)
+    assert str(refusal.value) == (
+        f"teaser: expected a phantom whose task model comes with fastdime ({NAME}), got skin-ruler; "
+        f"give --phantom {NAME}"
+    )
 
 
 def test_the_explanation_is_of_the_task_model_and_the_counterfactual_of_the_guide(

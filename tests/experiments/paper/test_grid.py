@@ -1,10 +1,12 @@
 """Methods by sources: the runs, their scores, what stands beside them, and going on."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from fastdime.audit.pictures import Progress, unseen
@@ -12,9 +14,14 @@ from fastdime.bundles import load_bundle
 from fastdime.errors import InputError
 from fastdime.experiments.demo import run_scores
 from fastdime.experiments.paper.experiment import Experiment, Outcome, Plan, Source
-from fastdime.experiments.paper.grid import run_grid
+from fastdime.experiments.paper.grid import _notes, run_grid
+from fastdime.experiments.paper.grid_scores import FEWEST, _without_chance
 from fastdime.experiments.paper.variants import Below, Pixels, Variant
 from fastdime.runs import read_run
+from fastdime.scoring.feature_meters import SETS
+from fastdime.scoring.rows import Row, missing
+from fastdime.scoring.score import Scores
+from fastdime.scoring.standing import Standing
 from support.commands import files
 from support.shortcuts import QUICK, Killed, World, killing, make_world
 
@@ -54,7 +61,7 @@ def outcome(out: Path) -> Outcome:
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> World:
-    return make_world(tmp_path_factory.mktemp("world"), 6)
+    return make_world(tmp_path_factory.mktemp("world"), 12)
 
 
 def test_rows(outcome: Outcome) -> None:
@@ -77,7 +84,7 @@ def test_columns_and_notes(outcome: Outcome) -> None:
     assert columns[-1] == "seconds_per_image"
     assert "a note" in outcome.notes
     assert f"dime has 2 of the 4 images of {PHANTOM}: its cost is quadratic" in outcome.notes
-    assert any(note.startswith("fid and sfid are unreliable") for note in outcome.notes)
+    assert any(note.startswith("fid, sfid and kid are blank") for note in outcome.notes)
 
 
 def test_scores_are_those_against_the_truth(out: Path, outcome: Outcome) -> None:
@@ -170,9 +177,44 @@ def test_a_table_of_a_user(world: World, tmp_path: Path) -> None:
 def test_features_of_a_user(world: World, tmp_path: Path) -> None:
     source = Source("isic", world.table, str(world.bundle), "sick", "mark")
     grid = replace(GRID, variants=(Variant("fastdime", "fastdime"),))
-    plan = replace(plan_for(tmp_path, source), features=f"{world.bundle}/task", n=2)
-    (row,) = run_grid(grid, plan, unseen).rows
-    assert row["fid"] is not None
+    plan = replace(plan_for(tmp_path, source), features=f"{world.bundle}/task", n=FEWEST)
+    outcome = run_grid(grid, plan, unseen)
+    (row,) = outcome.rows
+    assert {"fid", "kid"} <= set(outcome.columns)
+    assert all(row[name] is not None for name in SETS)
+    assert not any("blank" in note for note in outcome.notes)
+
+
+@pytest.mark.parametrize(
+    ("warning", "start"),
+    [
+        ("unreliable: 32 pairs for 64 features; look at kid", "fid and sfid are unreliable"),
+        ("3 pairs are too few to compare sets, which takes 10", "fid, sfid and kid are blank"),
+    ],
+)
+def test_what_is_said_of_numbers_from_few_images(warning: str, start: str) -> None:
+    rows = [{"failed": 0, "warnings": {}}, {"failed": 0, "warnings": {"fid": warning}}]
+    (note,) = _notes([], rows)
+    assert note.startswith(start)
+    assert _notes([], rows[:1]) == []
+
+
+def test_distances_of_sets_too_small_are_blank_and_say_why(outcome: Outcome) -> None:
+    row = outcome.rows[0]
+    assert [row[name] for name in ("fid", "sfid", "kid", "fid_floor", "kid_floor")] == [None] * 5
+    assert row.keys().isdisjoint({"kid_low", "kid_high"})
+    assert re.fullmatch(r"\d pairs are too few to compare sets(, which takes 10)?", row["warnings"]["kid"])
+    assert row["l1"] is not None
+    assert {"fid", "kid"}.isdisjoint(outcome.columns)
+
+
+def test_a_network_that_is_missing_is_told_before_that_pairs_are_few() -> None:
+    rows = {"fid": missing("get it"), "kid": Row(0.5, 0.1, 0.9, n=3), "l1": Row(0.1, n=3)}
+    found = _without_chance(Scores("run", (), rows, {}, Standing(np.ones(3, dtype=bool)))).rows
+    assert found["fid"].warning == "get it"
+    assert (found["kid"].shown, found["kid"].interval) == (None, None)
+    assert found["kid"].warning == "3 pairs are too few to compare sets, which takes 10"
+    assert found["l1"].value == 0.1
 
 
 def test_some_rows_only(world: World, tmp_path: Path) -> None:

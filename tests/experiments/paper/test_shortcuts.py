@@ -3,11 +3,13 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fastdime.audit.output import read_audit
 from fastdime.audit.pictures import unseen
+from fastdime.errors import FastdimeError
 from fastdime.experiments.paper.catalogue import SHORTCUTS
 from fastdime.experiments.paper.experiment import Plan, Source
 from fastdime.experiments.paper.shortcuts import run_shortcuts
@@ -15,7 +17,7 @@ from fastdime.validation import study
 from support.shortcuts import World, make_world, quick_recipe
 
 TINY = {"method": "fastdime", "seeds": 1, "images": (40, 8, 4), "controls": 0, "recipe": "small"}
-STUDY = replace(SHORTCUTS, sizes={"small": TINY})
+STUDY = replace(SHORTCUTS, sizes={"small": TINY, "full": SHORTCUTS.sizes["full"]})
 
 
 @pytest.fixture(autouse=True)
@@ -49,3 +51,32 @@ def test_a_phantom_has_the_truth_beside(world: World, tmp_path: Path) -> None:
     assert outcome.columns[-3:] == ("mad_true", "md1_true", "md0_true")
     assert read_audit(tmp_path / "chest-drain" / "audit").rows[0].mad.n == 8  # --n is of test_u
     assert any(note.startswith("chest-drain: ") for note in outcome.notes)
+
+
+@pytest.mark.parametrize(
+    ("asked", "sentence"),
+    [
+        ({"n": 30}, "--n: expected a multiple of 4, .*, got 30; give 32"),
+        ({"n": 32, "scale": "full"}, "--n: expected none for isic at full scale, .*, got 32; leave it out"),
+        ({"n": 400}, r"--data isic=.*csv: .* for test_u of 400 images, got \d+; give a smaller --n or add"),
+        ({"scale": "full"}, "--data isic=.*csv: .* column 'split', .*, got none; add it, or leave --scale"),
+        ({"task": "task"}, "--data isic=.*csv: expected a column 'task', got .*; name .* --task isic=COLUMN"),
+    ],
+)
+def test_what_is_refused_in_words_of_the_command(
+    asked: dict[str, Any], sentence: str, world: World, tmp_path: Path
+) -> None:
+    """Before anything is made, also of the sources before."""
+    drain = Source("chest-drain", None, "chest-drain")
+    source = Source("isic", world.table, str(world.bundle), asked.get("task", "sick"), "mark")
+    plan = Plan(asked.get("scale", "small"), (drain, source), tmp_path, asked.get("n"))
+    with pytest.raises(FastdimeError, match=f"^{sentence}"):
+        run_shortcuts(STUDY, plan, unseen)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_table_that_is_too_small_does_not_blame_the_number_of_images(tmp_path: Path) -> None:
+    few = make_world(tmp_path / "world", 40)
+    plan = Plan("small", (Source("isic", few.table, str(few.bundle), "sick", "mark"),), tmp_path / "out", 40)
+    with pytest.raises(FastdimeError, match=r"for test_100 of 6 images, got \d; add images$"):
+        run_shortcuts(STUDY, plan, unseen)

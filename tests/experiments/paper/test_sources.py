@@ -7,6 +7,7 @@ import pytest
 
 from fastdime.bundles import shipped
 from fastdime.errors import FastdimeError, InputError
+from fastdime.experiments.paper import sources
 from fastdime.experiments.paper.catalogue import experiment
 from fastdime.experiments.paper.experiment import Plan, Source
 from fastdime.experiments.paper.sources import Given, parse_named, read_images, sources_of
@@ -36,6 +37,7 @@ def test_full_scale_needs_data_but_for_the_plane(tmp_path: Path) -> None:
 
 
 def test_a_data_set(table: Path) -> None:
+    table.write_text("id,path,Mal,Ruler\na,a.png,0,1\n")
     given = Given(
         tables={"isic": str(table)},
         bundles={"isic": "skin-ruler"},
@@ -81,5 +83,28 @@ def test_images_are_those_of_the_test_split(table: Path) -> None:
     assert read_images(Source("isic", table, "skin-ruler"), table).ids == ("b", "c")
     table.write_text("id,path,shortcut\na,a.png,1\nb,b.png,0\n")
     assert read_images(Source("isic", table, "skin-ruler"), table).ids == ("a", "b")
-    with pytest.raises(InputError, match="label column: expected one of shortcut"):
-        read_images(Source("isic", table, "skin-ruler", shortcut="Ruler"), table)
+
+
+@pytest.mark.parametrize("column", ["Ruler", "shortcut"])
+def test_a_table_without_the_column_is_refused_by_the_names_of_its_options(table: Path, column: str) -> None:
+    table.write_text("id,path,site,mark\na,a.png,north,1\n")
+    shortcuts = {} if column == "shortcut" else {"isic": column}
+    given = Given(tables={"isic": str(table)}, bundles={"isic": "skin-ruler"}, shortcuts=shortcuts)
+    with pytest.raises(InputError) as refusal:
+        sources_of(GRID, "small", given)
+    assert str(refusal.value) == (
+        f"--data isic={table}: expected a column '{column}', got mark, site; "
+        "name the column of the shortcut: --shortcut isic=COLUMN"
+    )
+    assert len(sources_of(PLANE, "small", given)) == 1  # which has no use for it
+
+
+def test_a_phantom_without_a_bundle(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sources, "shipped", lambda: ["chest-drain"])
+    with pytest.raises(InputError) as refusal:
+        sources_of(GRID, "small", Given(("skin-ruler",)))
+    assert str(refusal.value) == (
+        "--phantom skin-ruler: expected one whose bundle comes with fastdime (chest-drain), got one without; "
+        "give a bundle for it: --bundle skin-ruler=FOLDER"
+    )
+    assert sources_of(GRID, "small", Given(("skin-ruler",), bundles={"skin-ruler": "chest-drain"}))

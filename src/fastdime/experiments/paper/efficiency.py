@@ -15,11 +15,10 @@ from fastdime.bundles import Bundle, load_bundle
 from fastdime.configs import read_json
 from fastdime.counterfactuals.explainer import Explainer
 from fastdime.counterfactuals.settings import GuidedSettings
-from fastdime.data import io
 from fastdime.errors import InputError, expected
 from fastdime.experiments.paper.experiment import Experiment, Outcome, Plan, Row, Source
 from fastdime.experiments.paper.published import COMPLEXITY
-from fastdime.experiments.paper.sources import read_images
+from fastdime.experiments.paper.sources import first_rows, read_pixels
 from fastdime.experiments.speed import (
     BATCH,
     Contest,
@@ -84,8 +83,8 @@ def _kept(source: Source, contest: Contest, plan: Plan, show: Show) -> list[Row]
     if path.is_file():
         old = read_json(path)
         if old.get("asked") != asked:
-            wanted = "what the same command measured"
-            raise InputError(expected(str(path), wanted, "other images or methods", "choose another --out"))
+            wanted, got = "what the same command measured", "another --seed, other images or methods"
+            raise InputError(expected(str(path), wanted, got, "choose another --out"))
         return list(old["rows"])
     with show(f"denoiser calls, {source.name}") as progress:
         rows = measured(source, contest, plan, progress)
@@ -106,7 +105,12 @@ def measured(source: Source, contest: Contest, plan: Plan, progress: Progress) -
     for entry in entries if own_process else ():
         peaks[entry.method] = peak_memory(bundle, entry)
         work.finish(entry, BATCH)
-    return with_ratios([_measures(entry, peaks[entry.method]) for entry in entries])
+    return with_ratios(
+        [
+            entry.costs() | {"peak_memory_mb": peaks[entry.method], "threads": torch.get_num_threads()}
+            for entry in entries
+        ]
+    )
 
 
 def same_chain(bundle: Bundle, methods: Sequence[str]) -> dict[str, Mapping[str, Any]]:
@@ -134,13 +138,11 @@ def _pairs(source: Source, bundle: Bundle, n: int, way: Direction, device: str) 
     if source.table is None:
         drawn = pairs(source.name, n, way)
         return Pairs(drawn.x.to(device), drawn.truth.to(device), drawn.target)
-    table, shows = read_images(source, source.table), float(way == "remove")
-    rows = [row for row, label in enumerate(table.binary(source.shortcut)) if label == shows][:n]
-    if len(rows) < n:
-        wanted = f"{n} images with {source.shortcut} = {shows:g}"
-        raise InputError(expected(str(source.table), wanted, len(rows), "give a smaller --n"))
-    form: dict[str, Any] = {"channels": bundle.channels, "size": bundle.size, "convert": True}
-    x = torch.stack([io.read(table.paths[row], **form).x for row in rows]).to(device)
+    table = first_rows(source, source.table, way, n)
+    if len(table) < n:
+        wanted = f"{n} images with {source.shortcut} = {int(way == 'remove')}"
+        raise InputError(expected(str(source.table), wanted, len(table), "give a smaller --n"))
+    x = read_pixels(table, bundle).to(device)
     return Pairs(x, x, int(way == "add"))
 
 
@@ -152,18 +154,6 @@ def _warm_up(entry: Entry, drawn: Drawn, device: str) -> float | None:
     torch.cuda.reset_peak_memory_stats(device)
     warm_up(entry, drawn)
     return round(torch.cuda.max_memory_allocated(device) / 2**20, 1)
-
-
-def _measures(entry: Entry, peak: float | None) -> Row:
-    return {
-        "method": entry.method,
-        "n": entry.n,
-        "seconds_per_image": entry.seconds / entry.n,
-        "denoiser_calls": entry.calls("denoiser_calls"),
-        "gradient_calls": entry.calls("gradient_calls"),
-        "peak_memory_mb": peak,
-        "threads": torch.get_num_threads(),
-    }
 
 
 def _row(found: Row, source: Source, experiment: Experiment) -> Row:

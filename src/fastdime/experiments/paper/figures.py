@@ -5,6 +5,7 @@ from functools import partial
 from pathlib import Path
 
 from fastdime.audit.pictures import Show
+from fastdime.errors import InputError, expected
 from fastdime.experiments.demo import TASK_MODELS
 from fastdime.experiments.paper import gallery, path, teaser
 from fastdime.experiments.paper.experiment import Experiment, Outcome, Plan, Source
@@ -17,15 +18,18 @@ UNCHOSEN = "the first images of each source (of its test split) were taken, what
 
 def run_teaser(experiment: Experiment, plan: Plan, show: Show) -> Outcome:
     """Draw what three ways to look at a task model show: SmoothGrad, an explanation, the shortcut removed."""
+    there = sorted(place.name.removesuffix(f"-{LEANING}") for place in TASK_MODELS.glob(f"*-{LEANING}"))
+    chosen = [source for source in plan.sources if source.exact and source.name in there]
+    others = [source.name for source in plan.sources if source not in chosen]
+    if not chosen:
+        wanted = f"a phantom whose task model comes with fastdime ({', '.join(there)})"
+        raise InputError(expected("teaser", wanted, ", ".join(others), f"give --phantom {there[0]}"))
     parts, notes = list[Outcome](), [UNCHOSEN]
-    for source in plan.sources:
-        folder = TASK_MODELS / f"{source.name}-{LEANING}"
-        if source.exact and folder.is_dir():
-            drawer = teaser.Teaser(_stage(experiment, plan, source), folder)
-            place = plan.out / f"teaser-{source.name}.png"
-            parts.append(kept(place, drawer.asked, partial(drawer.draw, show)))
-        else:
-            notes.append(f"{source.name}: left out, no task model of it comes with the package")
+    for source in chosen:
+        drawer = teaser.Teaser(_stage(experiment, plan, source), TASK_MODELS / f"{source.name}-{LEANING}")
+        place = plan.out / f"teaser-{source.name}.png"
+        parts.append(kept(place, drawer.asked, partial(drawer.draw, show)))
+    notes += [f"{name}: left out, no task model of it comes with the package" for name in others]
     return joined(parts, teaser.COLUMNS, notes)
 
 

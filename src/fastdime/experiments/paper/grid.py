@@ -17,7 +17,7 @@ from fastdime.data.phantoms.write import PhantomSet, write_phantom
 from fastdime.data.table import Table, read_table
 from fastdime.experiments.grids import spelled
 from fastdime.experiments.paper.experiment import Experiment, Outcome, Plan, Row, Source
-from fastdime.experiments.paper.grid_scores import columns_of, scores_of
+from fastdime.experiments.paper.grid_scores import FEWEST, TOO_FEW, columns_of, scores_of
 from fastdime.experiments.paper.sources import read_images
 from fastdime.experiments.paper.variants import Variant
 from fastdime.experiments.speed import quadratic
@@ -152,7 +152,10 @@ def _notes(cells: list[Cell], rows: list[Row]) -> list[str]:
         for row in rows
         if row["failed"]
     ]
-    if any("unreliable" in row["warnings"].get("fid", "") for row in rows):
+    warnings = [row["warnings"].get("fid", "") for row in rows]
+    if any(TOO_FEW in warning for warning in warnings):
+        said.append(f"fid, sfid and kid are blank where there are fewer than {FEWEST} valid counterfactuals")
+    if any("unreliable" in warning for warning in warnings):
         said.append(
             "fid and sfid are unreliable where there are fewer images than features; kid is not biased, but "
             "wide: see kid_low and kid_high"

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,11 +14,15 @@ from fastdime.features.registry import LITE
 from fastdime.pipeline.pairs import Pairs, pairs_of_run
 from fastdime.pipeline.summary import summarise
 from fastdime.scoring.catalogue import METRICS
+from fastdime.scoring.feature_meters import SETS
 from fastdime.scoring.request import ScoreRequest
+from fastdime.scoring.rows import NAN
 from fastdime.scoring.score import Scores, score
 
 ORACLE = "shortcut"
 DIGITS = 5
+FEWEST = 10  # valid pairs that FID and the like are told of; between smaller sets they are mostly chance
+TOO_FEW = "too few to compare sets"
 # What is told of removals and of additions too.
 APART = (
     "fr",
@@ -47,7 +52,7 @@ def scores_of(run: Path, source: Source, labels: Path, bundle: Bundle, plan: Pla
         truth=labels.parent if source.exact else None,
         device=plan.device,
     )
-    found = score(pairs, request)
+    found = _without_chance(score(pairs, request))
     row = _numbers(found) | _apart(found, pairs) | {"first_try": _first_try(pairs)}
     if not source.exact and ORACLE in bundle.oracles:
         row |= _by_oracle(pairs, bundle, plan)
@@ -60,6 +65,17 @@ def scores_of(run: Path, source: Source, labels: Path, bundle: Bundle, plan: Pla
 def _features(source: Source, bundle: Bundle) -> str:
     """Phantoms are drawings, which ImageNet has none of: their own oracle sees more in them."""
     return f"{source.bundle}/{ORACLE}" if source.exact and ORACLE in bundle.oracles else LITE
+
+
+def _without_chance(found: Scores) -> Scores:
+    """Take the numbers from distances of sets that are too small, and say why there are none."""
+    rows = dict(found.rows)
+    for name, told in found.rows.items():
+        base = name.removesuffix("_floor")
+        if base in SETS and told.shown is not None and (n := found.rows[base].n) < FEWEST:
+            reason = f"{n} pairs are {TOO_FEW}, which takes {FEWEST}"
+            rows[name] = replace(told, value=NAN, low=NAN, high=NAN, warning=reason)
+    return replace(found, rows=rows)
 
 
 def _numbers(found: Scores) -> Row:

@@ -3,12 +3,18 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, Literal
 
-from fastdime.bundles import load_info, shipped
+import torch
+from torch import Tensor
+
+from fastdime.bundles import Bundle, load_info, shipped
+from fastdime.data import io
 from fastdime.data.phantoms.phantom import STUDIES
 from fastdime.data.table import SPLIT, Table, read_table
-from fastdime.errors import InputError, expected, unknown
+from fastdime.errors import InputError, expected, listed, unknown
 from fastdime.experiments.paper.experiment import DATA_SETS, Experiment, Scale, Source
+from fastdime.experiments.truth import Direction
 
 TEST = "test"
 
@@ -55,8 +61,10 @@ def sources_of(experiment: Experiment, scale: Scale, given: Given) -> tuple[Sour
     if not found and (scale == "small" or not experiment.needs_images):
         found = tuple(_phantoms(Given(phantoms=tuple(shipped()), bundles=given.bundles)))
     _check_used(given, [source.name for source in found])
-    for source in found:
-        load_info(source.bundle)  # what is not there is refused now, not after an hour
+    for source in found:  # what is not there is refused now, not after an hour
+        load_info(source.bundle)
+        if experiment.needs_images and source.table is not None:
+            read_images(source, source.table)
     return found
 
 
@@ -64,6 +72,10 @@ def _phantoms(given: Given) -> Iterator[Source]:
     for name in dict.fromkeys(given.phantoms):
         if name not in STUDIES:
             raise InputError(unknown("--phantom", name, STUDIES))
+        if name not in given.bundles and name not in shipped():
+            wanted = f"one whose bundle comes with fastdime ({', '.join(shipped())})"
+            remedy = f"give a bundle for it: --bundle {name}=FOLDER"
+            raise InputError(expected(f"--phantom {name}", wanted, "one without", remedy))
         yield Source(name, None, given.bundles.get(name, name))
 
 
@@ -96,5 +108,28 @@ def _check_used(given: Given, names: list[str]) -> None:
 def read_images(source: Source, table: Path) -> Table:
     """Read the table of a source, and of it the split `test` if there is one."""
     images = read_table(table)
-    images.binary(source.shortcut)
+    check_column(images, source, "shortcut")
     return images.where(f"{SPLIT}={TEST}") if TEST in images.groups.get(SPLIT, ()) else images
+
+
+def check_column(table: Table, source: Source, option: Literal["task", "shortcut"]) -> None:
+    """Refuse the table of a source if it lacks a column that an option names, or has other labels in it."""
+    column, names = getattr(source, option), [*table.labels, *table.groups]
+    if column not in names:
+        what, wanted = f"--data {source.name}={source.table}", f"a column {column!r}"
+        remedy = f"name the column of the {option}: --{option} {source.name}=COLUMN"
+        raise InputError(expected(what, wanted, listed(column, names) or "none", remedy))
+    table.binary(column)
+
+
+def first_rows(source: Source, table: Path, direction: Direction, n: int) -> Table:
+    """Return the first rows with the shortcut, to remove it, or without, to add it; there may be fewer."""
+    images, shown = read_images(source, table), float(direction == "remove")
+    rows = [row for row, label in enumerate(images.binary(source.shortcut)) if label == shown]
+    return images.take(rows[:n])
+
+
+def read_pixels(table: Table, bundle: Bundle) -> Tensor:
+    """Read the images of a table, in the form that a bundle wants."""
+    form: dict[str, Any] = {"channels": bundle.channels, "size": bundle.size, "convert": True}
+    return torch.stack([io.read(path, **form).x for path in table.paths])

@@ -4,11 +4,10 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from fastdime import __version__
@@ -17,12 +16,11 @@ from fastdime.classifiers.wrapper import ImageClassifier
 from fastdime.configs import read_json
 from fastdime.counterfactuals.explainer import Explainer
 from fastdime.counterfactuals.targets import Target
-from fastdime.data import io
 from fastdime.data.phantoms.phantom import phantom
-from fastdime.data.table import Table
+from fastdime.errors import InputError, expected
 from fastdime.experiments.paper.experiment import Outcome, Plan, Row, Source
 from fastdime.experiments.paper.panels import Board, Box, write_board
-from fastdime.experiments.paper.sources import read_images
+from fastdime.experiments.paper.sources import first_rows, read_pixels
 from fastdime.experiments.truth import Direction, Pairs, pairs, yes
 from fastdime.files import write_atomically
 from fastdime.pipeline.options import described, device_of, moved
@@ -105,13 +103,8 @@ class Stage:
         if self.source.table is None:
             drawn = pairs(self.source.name, self.images, direction, SEED)
             return Shots(tuple(map(str, range(self.images))), drawn.x, direction, drawn.truth)
-        table = _first_rows(self.source, self.source.table, direction, self.images)
-        if table is None:
-            return None
-        channels, size = self.bundle.channels, self.bundle.size
-        read = partial(io.read, channels=channels, size=size, convert=True)
-        x = torch.stack([read(path).x for path in table.paths])
-        return Shots(table.ids, x, direction)
+        table = first_rows(self.source, self.source.table, direction, self.images)
+        return Shots(table.ids, read_pixels(table, self.bundle), direction) if len(table) else None
 
     def told(self, method: str, shots: Shots, found: Counterfactuals) -> list[Row]:
         """Say in numbers what came of each image: one row of COLUMNS for each."""
@@ -138,14 +131,6 @@ class Stage:
         if oracle not in self.oracles:
             return [None] * len(x_cf)
         return [bool(p > 0.5) == bool(target) for p in yes(self.oracles[oracle], x_cf)]
-
-
-def _first_rows(source: Source, path: Path, direction: Direction, n: int) -> Table | None:
-    """Return the first rows whose shortcut can be changed so, of the test split if the table has one."""
-    table = read_images(source, path)
-    shown = float(direction == "remove")
-    rows = [row for row, label in enumerate(table.binary(source.shortcut)) if label == shown]
-    return table.take(rows[:n]) if rows else None
 
 
 def failed(row: Row) -> bool:
@@ -192,10 +177,20 @@ def kept(path: Path, asked: str, make: Callable[[], Drawn]) -> Outcome:
 
     Args:
         asked: a fingerprint of all that decides what is drawn.
+
+    Raises:
+        InputError: another figure is there; one that lacked something, as its notes say, is made again.
     """
     beside = path.with_suffix(".json")
-    if path.is_file() and beside.is_file() and (old := read_json(beside)).get("asked") == asked:
+    old = read_json(beside) if path.is_file() and beside.is_file() else {}
+    if old.get("asked") == asked:
         return Outcome(old["rows"], (), (path,), tuple(old["notes"]))
+    if old and not old["notes"]:
+        wanted, got = (
+            "the figure of the same command",
+            "one of another --seed, other images, models or version",
+        )
+        raise InputError(expected(str(path), wanted, got, "choose another --out"))
     drawn = make()
     write_board(path, drawn.board)
     content = {"asked": asked, "rows": drawn.rows, "notes": drawn.notes}

@@ -1,6 +1,6 @@
 """Run an experiment by its name, and write down what came out.
 
-OUT/NAME/table.json    rows, notes and pictures
+OUT/NAME/table.json    rows, notes and pictures, and the options that they depend on
 """
 
 import json
@@ -12,6 +12,8 @@ from types import MappingProxyType
 from typing import Any
 
 from fastdime.audit.pictures import Show
+from fastdime.configs import read_json
+from fastdime.errors import InputError, expected
 from fastdime.experiments.paper.catalogue import EXPERIMENTS
 from fastdime.experiments.paper.catalogue import experiment as look_up
 from fastdime.experiments.paper.experiment import Experiment, Outcome, Plan, Row
@@ -19,6 +21,7 @@ from fastdime.files import not_writable, write_atomically
 from fastdime.scoring.rows import as_json
 
 TABLE = "table.json"
+SETTLED = ("scale", "n", "seed")  # options of a plan that all results in a folder have in common
 Runner = Callable[[Experiment, Plan, Show], Outcome]
 
 # Module and function, opened when they are needed: no experiment pays for the others.
@@ -49,6 +52,7 @@ def run_experiment(name: str, plan: Plan, show: Show) -> Outcome:
     found = look_up(name)
     own = replace(plan, out=plan.out / name)
     found.size(own.scale)
+    _check_same(plan, own.out)
     try:
         own.out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -56,12 +60,28 @@ def run_experiment(name: str, plan: Plan, show: Show) -> Outcome:
     return runner_of(name)(found, own, show)
 
 
+def _check_same(plan: Plan, folder: Path) -> None:
+    """Refuse a folder whose table was made with other options: its pictures would be lost."""
+    if not (folder / TABLE).is_file():
+        return
+    old = read_json(folder / TABLE)
+    for name in (name for name in SETTLED if name in old):
+        there, asked = (_typed(name, value) for value in (old[name], getattr(plan, name)))
+        if there != asked:
+            remedy = f"choose another --out or the same --{name}"
+            raise InputError(expected(f"--out {plan.out}", f"{there}, as {folder} has it", asked, remedy))
+
+
+def _typed(name: str, value: object) -> str:
+    return f"no --{name}" if value is None else f"--{name} {value}"
+
+
 def told(name: str, plan: Plan, outcome: Outcome) -> dict[str, Any]:
     """Return what is written and printed as JSON; pictures are named as they are found in OUT/NAME."""
     folder = plan.out / name
     return {
         "experiment": name,
-        "scale": plan.scale,
+        **{option: getattr(plan, option) for option in SETTLED},
         "rows": [_plain(row) for row in outcome.rows],
         "notes": list(outcome.notes),
         "pictures": [str(path.relative_to(folder)) for path in outcome.pictures],
