@@ -63,6 +63,19 @@ def test_a_finished_run_has_nothing_left_to_do(tmp_path: Path) -> None:
     assert (tmp_path / "log.jsonl").read_text() == log
 
 
+def test_a_run_out_of_time_keeps_what_it_has_and_can_go_on(tmp_path: Path) -> None:
+    moment = SETTINGS.model_copy(update={"hours": 1e-9})
+    for _ in range(2):  # the second time there is nothing to do
+        trainer = Trainer(task(), moment, tmp_path / "late")
+        assert trainer.run().step == trainer.state.best_step == 1
+        assert trainer.best is not None
+    whole = SETTINGS.model_copy(update={"hours": 1.0})
+    assert Trainer(task(), whole, tmp_path / "late").run().step == 40
+    Trainer(task(), SETTINGS, tmp_path / "never").run()
+    late, never = ([line for line in losses(tmp_path / name) if "loss" in line] for name in ("late", "never"))
+    assert late == never
+
+
 def begun(task: Denoising, folder: Path) -> None:
     """Begin a run in a folder, and leave a checkpoint."""
     Trainer(task, SETTINGS, folder)._save()

@@ -125,18 +125,18 @@ class Trainer:
         return bool(self.accelerator.is_main_process)
 
     def run(self, progress: Progress | None = None, note: Note | None = None) -> Progressed:
-        """Train to the end; returns where it ended. The best averaged weights are in `best`.
+        """Train to the end, or as long as it may; returns where it ended. The best weights are in `best`.
 
         Args:
             progress: called with (updates done, updates).
             note: called with a word on how it goes, before `progress`.
         """
-        if self.state.ended(self.settings.steps):
+        if self._over():
             return self.state
         saved = began = time.monotonic()
         before = self.state.seconds
         self.journal = Journal(self.out, self.state.step) if self.leads else None
-        while not self.state.ended(self.settings.steps):
+        while not self._over():
             self.update()
             self.state.seconds = before + time.monotonic() - began
             self._look()
@@ -150,6 +150,17 @@ class Trainer:
             self.journal.close()
         self.accelerator.wait_for_everyone()
         return self.state
+
+    def _over(self) -> bool:
+        """Tell whether there is nothing left to do, or no time, and something to keep."""
+        return self.state.ended(self.settings.steps) or (self.best is not None and self._late())
+
+    def _late(self) -> bool:
+        """Tell whether it has trained as long as it may, as the clock of the leading process says."""
+        if self.settings.hours is None:
+            return False
+        seconds: float = broadcast_object_list([self.state.seconds])[0]
+        return seconds >= 3600 * self.settings.hours
 
     def update(self) -> None:
         """Draw a batch and improve the weights once."""
@@ -204,7 +215,7 @@ class Trainer:
     def _look(self) -> None:
         """Validate and draw when it is time, with the averaged weights."""
         step, settings = self.state.step, self.settings
-        last = step == settings.steps
+        last = step == settings.steps or self._late()
         validate = step % settings.validate_every == 0 or last
         draw = last or step % (settings.sample_every or settings.validate_every) == 0
         if not validate and not draw:

@@ -37,10 +37,13 @@ class TrainSettings(BaseModel):
         None, description="updates between pictures; None: one at each validation"
     )
     checkpoint_seconds: Annotated[float, Field(gt=0)] = Field(60, description="between checkpoints")
+    hours: Annotated[float, Field(gt=0)] | None = Field(
+        None, description="train no longer than this; the best weights so far are written"
+    )
     precision: Literal["no", "bf16", "fp16"] = Field(
         "no", description="mixed precision, where the device has it"
     )
 
 
 # They change nothing in the weights, so a run may go on with others.
-FREE = {"checkpoint_seconds", "sample_every"}
+FREE = {"checkpoint_seconds", "sample_every", "hours"}
