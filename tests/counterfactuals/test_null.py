@@ -192,8 +192,6 @@ def test_nothing_changes_outside_the_region(mask: str, target: int) -> None:
         ("fastdime-null", {"last_level": 1, "inpaint_steps": 7}),
         ("dime", {"second_pass": "null"}),
         ("gmd-nomask", {"second_pass": "null"}),
-        ("fastdime-2+", {"second_mask": "null"}),
-        ("fastdime-2", {"second_mask": "null", "guided_steps": 2}),
     ],
 )
 def test_cost_is_what_is_measured(method: str, changes: dict[str, object]) -> None:
@@ -203,21 +201,6 @@ def test_cost_is_what_is_measured(method: str, changes: dict[str, object]) -> No
     assert result.gradient_calls.tolist() == [cost(made)[1]] * 3
     if method == "fastdime-null" and not changes:
         assert cost(made) == (2 * 6 + 3, 6)
-
-
-def test_a_second_pass_can_keep_to_where_guidance_was_at_work() -> None:
-    """Guidance moves the spot alone; the chain redraws noise everywhere, which opens the other mask."""
-    case = problem()
-    open_to = {}
-    for kind in ("float", "null"):
-        made = settings(second_pass="fixed", second_mask=kind, threshold=0.3)
-        edit, events = watched(made, case)
-        assert len(events) == 8 * (3 if kind == "null" else 2)
-        assert torch.equal(edit.x_cf[~edit.mask], case.x[~edit.mask])
-        open_to[kind] = edit.mask
-    assert torch.equal(open_to["null"] | SPOT, open_to["null"])
-    assert not (open_to["null"] & ~AROUND).any()
-    assert (open_to["float"] & ~AROUND).any()
 
 
 def test_redrawing_needs_no_longer_chain_than_there_is() -> None:

@@ -64,16 +64,21 @@ def test_a_finished_run_has_nothing_left_to_do(tmp_path: Path) -> None:
 
 
 def test_a_run_out_of_time_keeps_what_it_has_and_can_go_on(tmp_path: Path) -> None:
-    moment = SETTINGS.model_copy(update={"hours": 1e-9})
+    patient = SETTINGS.model_copy(update={"patience": 1})
+    moment = patient.model_copy(update={"hours": 1e-9})
     for _ in range(2):  # the second time there is nothing to do
         trainer = Trainer(task(), moment, tmp_path / "late")
-        assert trainer.run().step == trainer.state.best_step == 1
+        assert trainer.run().step == trainer.state.best_step == 10  # the first validation
         assert trainer.best is not None
-    whole = SETTINGS.model_copy(update={"hours": 1.0})
-    assert Trainer(task(), whole, tmp_path / "late").run().step == 40
-    Trainer(task(), SETTINGS, tmp_path / "never").run()
-    late, never = ([line for line in losses(tmp_path / name) if "loss" in line] for name in ("late", "never"))
-    assert late == never
+    late = Trainer(task(), patient.model_copy(update={"hours": 1.0}), tmp_path / "late")
+    never = Trainer(task(), patient, tmp_path / "never")
+    ends = [replace(trainer.run(), seconds=0.0) for trainer in (late, never)]
+    assert ends[0] == ends[1]
+    assert ends[0].step > 10
+    assert losses(tmp_path / "late") == losses(tmp_path / "never")
+    assert late.best is not None
+    assert never.best is not None
+    assert all(torch.equal(late.best[name], never.best[name]) for name in never.best)
 
 
 def begun(task: Denoising, folder: Path) -> None:

@@ -230,35 +230,17 @@ def guided(problem: Problem, settings: GuidedSettings, scale: float, watch: Watc
     first = GuidedChain(problem, chain, settings, scale, problem.part("pass", 1), watch)
     start = problem.noise.draw(problem.x, "start")
     edit = first.run(mask_rule(settings), start)
+    if settings.second_pass == "fixed":
+        if settings.second_start == "fresh":
+            start = problem.noise.draw(problem.x, "start", 2)
+        image = to_grid(edit.x_cf, problem.bits) if settings.second_mask == "saved" else edit.x_cf
+        mask = difference_mask(problem.x, image, settings.dilation, settings.threshold)
+        return replace(first, noise=problem.part("pass", 2)).run(FixedMask(mask), start)
     if settings.second_pass == "inpaint":
         return repaint(problem, settings, edit)
-    if settings.second_pass == "none":
-        return edit
-    null = replace(first, scale=0.0).run(mask_rule(settings), start) if with_null(settings) else None
     if settings.second_pass == "null":
-        assert null is not None
-        return over_null(problem, settings, edit, null)
-    mask = second_mask(problem, settings, edit, null)
-    if settings.second_start == "fresh":
-        start = problem.noise.draw(problem.x, "start", 2)
-    return replace(first, noise=problem.part("pass", 2)).run(FixedMask(mask), start)
-
-
-def with_null(settings: GuidedSettings) -> bool:
-    """Tell whether an attempt has a chain without guidance beside the first pass."""
-    return settings.second_pass == "null" or (
-        settings.second_pass == "fixed" and settings.second_mask == "null"
-    )
-
-
-def second_mask(
-    problem: Problem, settings: GuidedSettings, edit: Edit, null: Edit | None
-) -> Bool[Tensor, "b 1 h w"]:
-    """Mark where the second pass may change the input: where the first did, or where its guidance did."""
-    if null is not None:
-        return _moved((edit.x_cf - null.x_cf).nan_to_num(0.0), settings) & edit.mask
-    image = to_grid(edit.x_cf, problem.bits) if settings.second_mask == "saved" else edit.x_cf
-    return difference_mask(problem.x, image, settings.dilation, settings.threshold)
+        return over_null(problem, settings, edit, replace(first, scale=0.0).run(mask_rule(settings), start))
+    return edit
 
 
 def over_null(problem: Problem, settings: GuidedSettings, edit: Edit, null: Edit) -> Edit:

@@ -5,7 +5,7 @@ from typing import Any
 
 from fastdime.configs import checked
 from fastdime.counterfactuals.ace import ace
-from fastdime.counterfactuals.loop import Edit, chain_for_inpainting, chain_of, guided, with_null
+from fastdime.counterfactuals.loop import Edit, chain_for_inpainting, chain_of, guided
 from fastdime.counterfactuals.problem import Problem
 from fastdime.counterfactuals.settings import AceSettings, GuidedSettings, Settings, TurboSettings
 from fastdime.counterfactuals.step import Watch, ignore
@@ -183,6 +183,7 @@ PRESETS: dict[str, dict[type[Settings], Overrides]] = {
 
 # How often the chain is run, and how often with gradients of the classifier.
 REDRAWS = ("inpaint", "null")  # second passes that end with inpainting
+_PASSES = {"fixed": (2, 2), "null": (2, 1)}
 
 
 def settings_for(method: str, preset: str = "default", **overrides: Any) -> Settings:
@@ -233,7 +234,7 @@ def cost(settings: Settings) -> tuple[int, int]:
         below = settings.nested_from == "below"
         skipped = settings.tau - below if settings.gradient_image == "previous" else 0
         calls += sum(t + 1 - below for t in levels) - skipped
-    passes, again = _passes(settings)
+    passes, again = _PASSES.get(settings.second_pass, (1, 1))
     extra = settings.inpaint_steps if settings.second_pass in REDRAWS else 0
     guided_steps = len(levels) if settings.guided_steps is None else min(settings.guided_steps, len(levels))
     return passes * calls + extra, again * guided_steps
@@ -246,10 +247,4 @@ def events(settings: Settings) -> int:
     if isinstance(settings, AceSettings):
         return settings.iterations
     assert isinstance(settings, GuidedSettings)
-    return (settings.tau - settings.last_level) * _passes(settings)[0]
-
-
-def _passes(settings: GuidedSettings) -> tuple[int, int]:
-    """Return how often the chain is run, and how often of these with guidance."""
-    guided_passes = 2 if settings.second_pass == "fixed" else 1
-    return guided_passes + with_null(settings), guided_passes
+    return (settings.tau - settings.last_level) * _PASSES.get(settings.second_pass, (1, 1))[0]

@@ -124,9 +124,7 @@ class GuidedSettings(ChainSettings):
         "state", description="end of the chain, or its last clean estimate"
     )
     second_start: Literal["same", "fresh"] = Field("same", description="start noise of the second pass")
-    second_mask: Literal["float", "saved", "null"] = Field(
-        "float", description="image the fixed mask is made from; null: guided less unguided image"
-    )
+    second_mask: Literal["float", "saved"] = Field("float", description="image the fixed mask is made from")
 
     nested_judges: Literal["generated", "denoised"] = Field(
         "generated", description="image the classifier sees in DiME"

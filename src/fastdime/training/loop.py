@@ -152,8 +152,9 @@ class Trainer:
         return self.state
 
     def _over(self) -> bool:
-        """Tell whether there is nothing left to do, or no time, and something to keep."""
-        return self.state.ended(self.settings.steps) or (self.best is not None and self._late())
+        """Tell whether there is nothing left to do, or no time; that is asked after a validation."""
+        validated = self.best is not None and self.state.step % self.settings.validate_every == 0
+        return self.state.ended(self.settings.steps) or (validated and self._late())
 
     def _late(self) -> bool:
         """Tell whether it has trained as long as it may, as the clock of the leading process says."""
@@ -215,7 +216,7 @@ class Trainer:
     def _look(self) -> None:
         """Validate and draw when it is time, with the averaged weights."""
         step, settings = self.state.step, self.settings
-        last = step == settings.steps or self._late()
+        last = step == settings.steps
         validate = step % settings.validate_every == 0 or last
         draw = last or step % (settings.sample_every or settings.validate_every) == 0
         if not validate and not draw:

@@ -38,7 +38,7 @@ class TrainSettings(BaseModel):
     )
     checkpoint_seconds: Annotated[float, Field(gt=0)] = Field(60, description="between checkpoints")
     hours: Annotated[float, Field(gt=0)] | None = Field(
-        None, description="train no longer than this; the best weights so far are written"
+        None, description="end at the first validation after this time, with the best weights so far"
     )
     precision: Literal["no", "bf16", "fp16"] = Field(
         "no", description="mixed precision, where the device has it"
