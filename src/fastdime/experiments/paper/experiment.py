@@ -116,10 +116,12 @@ class Plan:
     only: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse a plan without images."""
+        """Refuse a plan without images, and a seed that no noise has."""
         if not self.sources:
             wanted = "a data set and its bundle (--data isic=TABLE --bundle isic=FOLDER)"
             raise InputError(expected("experiment", wanted, "none"))
+        if self.seed < 0:
+            raise InputError(expected("--seed", "0 or more", self.seed))
 
 
 @dataclass(frozen=True)
