@@ -10,7 +10,7 @@ from fastdime.diffusion.denoiser import Denoiser, Prediction
 from fastdime.diffusion.losses import training_loss
 from fastdime.diffusion.sampling import ddim
 from fastdime.diffusion.schedule import linear, q_sample
-from fastdime.errors import DataError, expected
+from fastdime.errors import DataError, InputError, expected
 from fastdime.training.order import generator
 from fastdime.training.pictures import Pictures, data_hash
 from fastdime.training.shapes import Shape, UNetShape
@@ -47,11 +47,13 @@ class Denoising:
     focus: float = 1.0
 
     def __post_init__(self) -> None:
-        """Refuse images that the network cannot halve often enough."""
+        """Refuse images that the network cannot halve often enough, and a focus on nothing."""
         height, width = self.train.levels.shape[2:]
         if height != width or height % self.shape.multiple:
             wanted = f"squares whose side is a multiple of {self.shape.multiple}"
             raise DataError(expected("images for the denoiser", wanted, f"{height} x {width}", "use --size"))
+        if not 0 < self.focus <= 1:
+            raise InputError(expected("--focus", "a share of the chain, above 0 and at most 1", self.focus))
 
     @property
     def images(self) -> int:

@@ -163,7 +163,7 @@ def task_for(
         prediction = given.pop("prediction", recipe.prediction)
         if prediction not in get_args(Prediction):
             raise InputError(unknown("--prediction", prediction, get_args(Prediction)))
-        focus = _focus(given.pop("focus", 1.0))
+        focus = given.pop("focus", 1.0)
         shape = reshaped(recipe.shape, given)
         return Denoising(train_part, valid_part, shape, recipe.flip, recipe.chain, prediction, focus)
     _check_shape(train_part, recipe.augment)
@@ -171,12 +171,6 @@ def task_for(
     return Classifying(
         train_part, valid_part, spec, recipe.augment, recipe.smoothing, recipe.balance, recipe.levels
     )
-
-
-def _focus(share: float) -> float:
-    if not 0 < share <= 1:
-        raise InputError(expected("--focus", "a share of the chain, above 0 and at most 1", share))
-    return share
 
 
 def _check_shape(pictures: Pictures, augment: Augment) -> None:
