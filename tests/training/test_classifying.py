@@ -11,7 +11,7 @@ from fastdime import toy
 from fastdime.classifiers.spec import ClassifierSpec
 from fastdime.errors import DataError, InputError
 from fastdime.pixels import to_integers
-from fastdime.training.augment import Augment, erased, rectangles, shifted
+from fastdime.training.augment import Augment, erased, rectangles, shifted, tinted, with_dark_corners
 from fastdime.training.classifying import Classifying
 from fastdime.training.loop import Trainer
 from fastdime.training.order import generator
@@ -19,7 +19,7 @@ from fastdime.training.pictures import Pictures, split
 from fastdime.training.settings import TrainSettings
 
 SPEC = ClassifierSpec(architecture="small-cnn", arguments={"channels": 1, "width": 8})
-ALL = Augment(shift=2, flip=True, erase=0.75, noise=0.2, blur=0.2)
+ALL = Augment(shift=2, flip=True, erase=0.75, noise=0.2, blur=0.2, corners=0.5, tint=0.2)
 
 
 def pictures(n: int = 160) -> Pictures:
@@ -107,6 +107,37 @@ def test_covers_come_from_images_without_the_class() -> None:
     donated = (of_class_0 == 0).flatten(1).all(1)
     assert donated.float().mean() > 0.4
     assert ((changed != x).flatten(1).any(1)[labels == 1]).all()
+
+
+def test_dark_corners_leave_the_middle() -> None:
+    x = torch.full((200, 3, 16, 24), 0.4)
+    changed = with_dark_corners(x, generator(3))
+    assert torch.equal(changed[:, :, 5:11, 8:16], x[:, :, 5:11, 8:16])
+    assert (changed <= x).all()
+    assert (changed >= -1).all()
+    assert (changed[:, :, 0, 0] < x[:, :, 0, 0] - 0.1).float().mean() > 0.5
+    chosen = Augment(corners=0.3)(x, torch.zeros(200), generator(3))
+    assert 0.15 < (chosen != x).flatten(1).any(1).float().mean() < 0.35
+
+
+def test_a_tint_scales_each_channel_up_to_its_share() -> None:
+    x = torch.linspace(-1, 0.4, 200).view(-1, 1, 1, 1).expand(-1, 3, 4, 4)
+    gain = (tinted(x, 0.2, generator(4)) + 1)[1:] / (x + 1)[1:]
+    assert gain.std((2, 3)).max() < 1e-5
+    assert gain.std(1).min() > 0
+    assert 0.79 < gain.min() < 0.85
+    assert 1.15 < gain.max() < 1.21
+
+
+def test_changes_that_are_not_in_use_are_not_written_down() -> None:
+    assert Augment().describe() == {"shift": 0, "flip": False, "erase": 0.0, "noise": 0.0, "blur": 0.0}
+    assert Augment(corners=0.5).describe()["corners"] == 0.5
+
+
+@pytest.mark.parametrize("wrong", [{"corners": 1.5}, {"tint": -0.1}, {"tint": 2}])
+def test_shares_beyond_one_are_refused(wrong: dict[str, float]) -> None:
+    with pytest.raises(InputError, match="a share from 0 to 1"):
+        Augment(**wrong)
 
 
 def test_the_same_generator_gives_the_same_images() -> None:

@@ -22,6 +22,9 @@ class Augment:
             that has learned to do with any part of the shortcut looks at all of it.
         noise: largest spread of Gaussian noise that is added.
         blur: share of images that are smoothed.
+        corners: share of images whose corners are darkened, as by the round view of a lens: where such images
+            go with the shortcut, a guide learns the corners instead of it.
+        tint: largest change of a channel's brightness, as a share: likewise for the colour of the light.
     """
 
     shift: int = 0
@@ -29,10 +32,12 @@ class Augment:
     erase: float = 0.0
     noise: float = 0.0
     blur: float = 0.0
+    corners: float = 0.0
+    tint: float = 0.0
 
     def __post_init__(self) -> None:
         """Refuse numbers that mean nothing."""
-        for name in ("erase", "blur"):
+        for name in ("erase", "blur", "corners", "tint"):
             value = getattr(self, name)
             if not isinstance(value, int | float) or not 0 <= value <= 1:
                 raise InputError(expected(f"{name} of the augmentation", "a share from 0 to 1", repr(value)))
@@ -49,12 +54,21 @@ class Augment:
             x = torch.where(_chosen(x, 0.5, random), x.flip(3), x)
         if self.erase:
             x = erased(x, labels, self.erase, random)
+        if self.corners:
+            x = torch.where(_chosen(x, self.corners, random), with_dark_corners(x, random), x)
+        if self.tint:
+            x = tinted(x, self.tint, random)
         if self.blur:
             x = torch.where(_chosen(x, self.blur, random), avg_pool2d(x, 3, 1, 1, count_include_pad=False), x)
         if self.noise:
             spread = self.noise * torch.rand((len(x), 1, 1, 1), generator=random)
             x = x + spread * torch.randn(x.shape, generator=random)
         return x
+
+    def describe(self) -> dict[str, float]:
+        """What is written down; of the newer changes only those in use, so that older runs go on."""
+        newer = ("corners", "tint")
+        return {name: value for name, value in vars(self).items() if value or name not in newer}
 
 
 def shifted(x: Tensor, most: int, random: torch.Generator) -> Tensor:
@@ -90,6 +104,27 @@ def rectangles(x: Tensor, random: torch.Generator) -> Tensor:
         place = torch.arange(side)
         masks.append((place >= first) & (place < first + length))
     return (masks[0][:, :, None] & masks[1][:, None, :])[:, None]
+
+
+def with_dark_corners(x: Tensor, random: torch.Generator) -> Tensor:
+    """Darken what lies outside an ellipse about the middle of each image, to a random level, softly."""
+
+    def drawn(low: float, high: float) -> Tensor:
+        return low + (high - low) * torch.rand((len(x), 1, 1, 1), generator=random)
+
+    down, across = (torch.linspace(-1, 1, side) for side in x.shape[2:])
+    width = drawn(1.0, 1.4)
+    height = width * drawn(0.95, 1.3)
+    away_y = (down.view(1, 1, -1, 1) - drawn(-0.1, 0.1)) / height
+    away_x = (across - drawn(-0.1, 0.1)) / width
+    outside = ((torch.hypot(away_y, away_x) - 1) / drawn(0.02, 0.3)).clamp(0, 1)
+    return x - (x + 1) * outside * drawn(0.4, 1.0)
+
+
+def tinted(x: Tensor, most: float, random: torch.Generator) -> Tensor:
+    """Make each channel of each image brighter or darker."""
+    gain = 1 + most * (2 * torch.rand((*x.shape[:2], 1, 1), generator=random) - 1)
+    return ((x + 1) * gain - 1).clamp(-1, 1)
 
 
 def _chosen(x: Tensor, share: float, random: torch.Generator) -> Tensor:

@@ -62,7 +62,7 @@ class Classifying:
             "positive": int(self.train.labels.sum()),
             "size": list(self.train.levels.shape[1:]),
             "spec": self.spec.model_dump(mode="json"),
-            "augment": vars(self.augment),
+            "augment": self.augment.describe(),
             "smoothing": self.smoothing,
             "balance": self.balance,
         }
