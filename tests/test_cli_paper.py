@@ -8,6 +8,9 @@ from xml.etree import ElementTree
 
 import pytest
 
+from fastdime import terminal
+from fastdime.audit.pictures import Show
+from fastdime.errors import DataError, InputError
 from fastdime.experiments.paper import table
 from fastdime.experiments.paper.catalogue import EXPERIMENTS
 from fastdime.experiments.paper.experiment import Experiment, Outcome, Plan
@@ -114,12 +117,76 @@ def test_pictures_and_the_figure_of_a_study(tmp_path: Path, monkeypatch: pytest.
         (("ablation-mask", "--phantom", "skin-ruler", "--features", "bogus"), "bogus"),
         (("shortcuts", "--phantom", "skin-ruler", "--n", "30"), "--n: expected a multiple of 4"),
         (("teaser", "--phantom", "skin-ruler"), "teaser: .*; give --phantom chest-pacemaker"),
+        (("all", "--only", "dime"), "--only: expected one experiment, .*, got all; leave it out"),
+        (("all", "--scale", "full"), "experiment: expected a data set and its bundle .*, got none"),
+        (("all", "--bundle", "face-smile=some"), "--bundle face-smile: expected .*, got neither"),
     ],
 )
 def test_what_is_refused_in_one_line(more: tuple[str, ...], sentence: str, tmp_path: Path) -> None:
     line = complaint(fastdime_command("paper", "run", *more, "--out", tmp_path))
     assert re.search(sentence, line), line
     assert not list(tmp_path.rglob("*.png"))
+
+
+@pytest.fixture
+def failing(monkeypatch: pytest.MonkeyPatch) -> dict[str, Exception]:
+    """Experiments that do nothing, but the teaser, which is the real one; those in the result fail."""
+    errors: dict[str, Exception] = {}
+    real = table.runner_of
+
+    def run(experiment: Experiment, plan: Plan, show: Show) -> Outcome:
+        with show("work") as progress:
+            progress(1, 2)
+        if experiment.name in errors:
+            raise errors[experiment.name]
+        return Outcome([{"row": plan.sources[0].name}], ("row",))
+
+    monkeypatch.setattr(table, "runner_of", lambda name: real(name) if name == "teaser" else run)
+    monkeypatch.setattr(terminal, "EVERY", 0)
+    return errors
+
+
+SKIN = ("paper", "run", "all", "--phantom", "skin-ruler", "--out")
+
+
+def test_all(tmp_path: Path, failing: dict[str, Exception]) -> None:
+    """The teaser has no use for this phantom, which is no failure."""
+    done = fastdime_command(*SKIN, tmp_path)
+    assert done.code == 0, done.err
+    lines = done.out.splitlines()
+    assert lines[0].split() == ["experiment", "minutes", "path"]
+    paths = {name: str(tmp_path / name / "table.json") for name in EXPERIMENTS} | {"teaser": "-"}
+    assert [line.split() for line in lines[1:-1]] == [[name, "0", path] for name, path in paths.items()]
+    assert re.fullmatch(r"Left out: teaser: .*; give --phantom chest-pacemaker\.", lines[-1])
+    assert done.err.splitlines()[2:4] == ["2 of 9, efficiency", "2 of 9, efficiency: work: 1 of 2"]
+    found = json.loads(fastdime_command(*SKIN, tmp_path, "--json").out)["experiments"]
+    assert [line.pop("experiment") for line in found] == list(EXPERIMENTS)
+    assert {line.pop("minutes") for line in found} == {0}
+    for name, line in zip(EXPERIMENTS, found, strict=True):
+        if name == "teaser":
+            assert line.keys() == {"left_out"}
+        else:
+            assert json.loads(Path(paths[name]).read_text()) == {"experiment": name, **line}
+
+
+def test_when_one_of_all_fails_the_others_are_done(tmp_path: Path, failing: dict[str, Exception]) -> None:
+    failing |= {"efficiency": InputError("--n: odd"), "path": DataError("broken")}
+    done = fastdime_command(*SKIN, tmp_path, "--json")
+    assert done.code == 3
+    ends = done.err.splitlines()[-2:]
+    assert ends == ["fastdime: efficiency failed: --n: odd", "fastdime: path failed: broken"]
+    found = {line["experiment"]: line for line in json.loads(done.out)["experiments"]}
+    assert found["efficiency"] == {"experiment": "efficiency", "error": "--n: odd", "minutes": 0}
+    assert [name for name, line in found.items() if "rows" not in line] == ["efficiency", "teaser", "path"]
+    assert (tmp_path / "gallery" / "table.json").is_file()
+    failing.clear()
+    assert fastdime_command(*SKIN, tmp_path).code == 0
+
+
+def test_a_bug_in_one_of_all_is_not_hidden(tmp_path: Path, failing: dict[str, Exception]) -> None:
+    failing["efficiency"] = ZeroDivisionError()
+    with pytest.raises(ZeroDivisionError):
+        fastdime_command(*SKIN, tmp_path)
 
 
 def test_results_of_another_seed_are_not_replaced(tmp_path: Path) -> None:

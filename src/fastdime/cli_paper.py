@@ -1,22 +1,27 @@
 """Commands of `fastdime paper`: the tables and figures of the paper, at the size that a machine can do."""
 
 import json
+import sys
+import time
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fastdime.cli_options import Device, Json, Seed
-from fastdime.errors import InputError, unknown
+from fastdime.errors import FastdimeError, InputError, expected, unknown
 from fastdime.terminal import interrupt_later, print_rows, progress_of
 
 if TYPE_CHECKING:
-    from fastdime.experiments.paper.experiment import Outcome, Scale
+    from fastdime.audit.pictures import Show
+    from fastdime.experiments.paper.experiment import Outcome, Plan, Scale
 
 app = typer.Typer(help="Run the paper's experiments, with its numbers beside.")
 Named = list[str] | None
 TEXTS = ("source", "row", "changed", "complexity", "method", "direction")
+ALL, SOME_FAILED = "all", 3
 
 
 @app.command("list")
@@ -33,7 +38,7 @@ def list_experiments(as_json: Json = False) -> None:
 
 @app.command()
 def run(
-    name: Annotated[str, typer.Argument(help="See `fastdime paper list`.")],
+    name: Annotated[str, typer.Argument(help="See `fastdime paper list`; or all.")],
     out: Annotated[Path, typer.Option(help="Results go to OUT/NAME; run the same command again to go on.")],
     scale: Annotated[str, typer.Option(help="small, or full: real data and a GPU.")] = "small",
     phantom: Annotated[Named, typer.Option(help="May be given again. All at the small scale.")] = None,
@@ -52,24 +57,30 @@ def run(
     device: Device = "auto",
     as_json: Json = False,
 ) -> None:
-    """Run an experiment of the paper."""
+    """Run an experiment of the paper, or all."""
     with interrupt_later():
-        from fastdime.experiments.paper.catalogue import experiment
+        from fastdime.experiments.paper.catalogue import EXPERIMENTS, experiment
         from fastdime.experiments.paper.experiment import Plan
         from fastdime.experiments.paper.sources import Given, parse_named, sources_of
-        from fastdime.experiments.paper.table import run_experiment, told, write_table
+        from fastdime.experiments.paper.table import TABLE, told
         from fastdime.pipeline.models import chosen_device
 
     options = {"--data": data, "--bundle": bundle, "--task": task, "--shortcut": shortcut}
     named = [parse_named(option, texts or ()) for option, texts in options.items()]
-    size = _scale(scale)
-    sources = sources_of(experiment(name), size, Given(tuple(phantom or ()), *named))
+    size, given = _scale(scale), Given(tuple(phantom or ()), *named)
     rows = tuple(row for row in only.split(",") if row)
-    experiment(name).chosen(rows)
-    plan = Plan(size, sources, out, n, seed, chosen_device(device), features, rows)
-    outcome = _with_figures(run_experiment(name, plan, progress_of))
-    path = write_table(name, plan, outcome)
-    print(json.dumps(told(name, plan, outcome))) if as_json else _print(outcome, path)
+    if name == ALL and rows:
+        raise InputError(expected("--only", "one experiment, for each has its own rows", ALL, "leave it out"))
+    plans = {}
+    for each in map(experiment, EXPERIMENTS if name == ALL else [name]):
+        sources = sources_of(each, size, given)
+        each.chosen(rows)
+        plans[each.name] = Plan(size, sources, out, n, seed, chosen_device(device), features, rows)
+    if name == ALL:
+        _run_all(plans, out, as_json)
+        return
+    outcome = _outcome(name, plans[name], progress_of)
+    print(json.dumps(told(name, plans[name], outcome))) if as_json else _print(outcome, out / name / TABLE)
 
 
 def _scale(text: str) -> "Scale":
@@ -77,6 +88,55 @@ def _scale(text: str) -> "Scale":
     if text not in scales:
         raise InputError(unknown("--scale", text, scales))
     return scales[scales.index(text)]
+
+
+def _outcome(name: str, plan: "Plan", show: "Show") -> "Outcome":
+    """Do an experiment, and write down what came out."""
+    from fastdime.experiments.paper.table import run_experiment, write_table
+
+    outcome = _with_figures(run_experiment(name, plan, show))
+    write_table(name, plan, outcome)
+    return outcome
+
+
+def _run_all(plans: Mapping[str, "Plan"], out: Path, as_json: bool) -> None:
+    """Do one experiment after the other; what one of them cannot do is told at the end."""
+    found: list[dict[str, Any]] = []
+    for place, (name, plan) in enumerate(plans.items(), 1):
+        where, began = f"{place} of {len(plans)}, {name}", time.monotonic()
+        print(where, file=sys.stderr, flush=True)
+        line = _line(name, plan, where)
+        found.append(line | {"minutes": round((time.monotonic() - began) / 60, 1)})
+    print(json.dumps({"experiments": found})) if as_json else _print_all(found, out)
+    failed = [line for line in found if "error" in line]
+    for line in failed:
+        print(f"fastdime: {line['experiment']} failed: {line['error']}", file=sys.stderr)
+    if failed:
+        raise typer.Exit(SOME_FAILED)
+
+
+def _line(name: str, plan: "Plan", where: str) -> dict[str, Any]:
+    """Do an experiment; returns what came out, or why nothing did."""
+    from fastdime.experiments.paper.experiment import NotForThese
+    from fastdime.experiments.paper.table import told
+
+    try:
+        return told(name, plan, _outcome(name, plan, lambda what: progress_of(f"{where}: {what}")))
+    except NotForThese as reason:
+        return {"experiment": name, "left_out": str(reason)}
+    except FastdimeError as error:
+        return {"experiment": name, "error": str(error)}
+
+
+def _print_all(found: list[dict[str, Any]], out: Path) -> None:
+    from fastdime.experiments.paper.table import TABLE
+
+    paths = [out / line["experiment"] / TABLE if "rows" in line else None for line in found]
+    rows = [line | {"path": path} for line, path in zip(found, paths, strict=True)]
+    print_rows(rows, ("experiment", "minutes", "path"), left=("experiment", "path"))
+    for line in found:
+        if "left_out" in line:
+            print(f"Left out: {line['left_out']}.")
 
 
 def _with_figures(outcome: "Outcome") -> "Outcome":

@@ -69,6 +69,9 @@ def denoiser(
     focus: Annotated[
         float | None, typer.Option(help="Share of the chain, from little noise on, to learn best.")
     ] = None,
+    emphasis: Annotated[
+        str | None, typer.Option(help="A trained guide: errors where it looks count up to ten times.")
+    ] = None,
     steps: Steps = None,
     batch_size: BatchSize = None,
     learning_rate: Rate = None,
@@ -80,7 +83,7 @@ def denoiser(
 ) -> None:
     """Train a diffusion model on images; labels are not needed."""
     given = locals()
-    shape = {"layers": layers, "patch": patch, "prediction": prediction, "focus": focus}
+    shape = {"layers": layers, "patch": patch, "prediction": prediction, "focus": focus, "emphasis": emphasis}
     _run("denoiser", None, given, {"widths": _whole(widths), **shape})
 
 

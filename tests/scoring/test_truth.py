@@ -1,4 +1,5 @@
 import math
+import shutil
 from pathlib import Path
 
 import pytest
@@ -103,6 +104,39 @@ def test_pictures_of_another_size_than_the_truth(chest: Path, tmp_path: Path) ->
         in rows["region_error"].warning
     )
     assert rows["l1"].value == 0
+
+
+def test_oracles_are_those_of_the_bundle_of_the_run(chest: Path, tmp_path: Path) -> None:
+    """What it lacks, and all if it is not there any more, is taken from the one that comes with fastdime."""
+    bundle = shutil.copytree(SHIPPED / "chest-pacemaker", tmp_path / "bundle")
+    shutil.rmtree(bundle / "oracles" / "task")
+    settings = ("--set", "tau=3", "--set", "steps=20", "--set", "scales=10", "--limit", 8)
+    words = ("explain", "--bundle", bundle, *settings, "--data", chest / "table.csv")
+    done = fastdime_command(*words, "--out", tmp_path / "run")
+    assert done.code == 0, done.err
+
+    def judges() -> list[str]:
+        names = ("oracle_flip", "complete_flip", "task_change")
+        rows = score(pairs_of_run(tmp_path / "run"), ScoreRequest(metrics=names)).rows
+        assert not any(math.isnan(row.value) for row in rows.values())
+        return [row.network for row in rows.values()]
+
+    shipped = [f"chest-pacemaker/{name}" for name in ("shortcut", "complete", "task")]
+    assert judges() == [f"{bundle}/shortcut", f"{bundle}/complete", "chest-pacemaker/task"]
+    shutil.rmtree(bundle / "classifier")
+    shutil.copytree(SHIPPED / "chest-drain" / "classifier", bundle / "classifier")
+    assert judges() == shipped
+    shutil.rmtree(bundle)
+    assert judges() == shipped
+
+
+def test_a_phantom_without_oracles(face: Path) -> None:
+    pairs = pairs_of_folders(face / "images", face / "truth" / "other")
+    row = score(pairs, ScoreRequest(metrics=("oracle_flip",))).rows["oracle_flip"]
+    assert row.warning == (
+        "oracles: expected those of the run's bundle or of one that comes with fastdime "
+        "(chest-drain, chest-pacemaker, skin-ruler), got no 'shortcut' for face-smile"
+    )
 
 
 def test_truth_is_for_runs_that_switch_the_shortcut(chest: Path, tmp_path: Path) -> None:

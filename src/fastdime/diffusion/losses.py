@@ -27,11 +27,17 @@ def training_loss(
     noise: Float[Tensor, "b c h w"],
     *,
     variance_weight: float = 1.0,
+    emphasis: Float[Tensor, "1 1 h w"] | None = None,
 ) -> TrainingLoss:
-    """Loss at levels t. The variance term does not move the mean (Nichol and Dhariwal, 2021)."""
+    """Loss at levels t. The variance term does not move the mean (Nichol and Dhariwal, 2021).
+
+    Args:
+        emphasis: how much the squared error of each pixel counts, all the same unless given.
+    """
     x_t = sch.q_sample(denoiser.schedule, x, t, noise)
     prediction, fraction = denoiser.output(x_t, t)
-    mse = _image_mean((prediction - _wanted(denoiser, x, x_t, t, noise)) ** 2)
+    error = (prediction - _wanted(denoiser, x, x_t, t, noise)) ** 2
+    mse = _image_mean(error if emphasis is None else error * emphasis)
     if fraction is None:
         return TrainingLoss(mse, mse, torch.zeros_like(mse))
     frozen = torch.cat([prediction.detach(), fraction], dim=1)

@@ -26,7 +26,7 @@ from fastdime.scoring.meters import (
     Perceptual,
     Validity,
 )
-from fastdime.scoring.phantoms import PhantomFolder, find_phantom, oracle_of
+from fastdime.scoring.phantoms import PhantomFolder, find_phantom, open_oracle
 from fastdime.scoring.request import ScoreRequest
 from fastdime.scoring.truth_meters import MEASURED, ORACLES, PIXELS, ExactPixels, Measured, Oracle
 from fastdime.scoring.verdicts import (
@@ -93,12 +93,14 @@ def equip(pairs: Pairs, request: ScoreRequest, labels: Labels | None) -> Equipme
     found.add([*SETS, "fs"], lambda: _realism(request))
     found.add(["fva"], lambda: _identity(request))
     found.add(["mnac", "cd"], lambda: open_attributes(request, labels, phantom))
-    for names, make in _exact(phantom if phantom is not None and phantom.comparable else None):
+    for names, make in _exact(phantom if phantom is not None and phantom.comparable else None, pairs):
         found.add(names, make)
     return found
 
 
-def _exact(phantom: PhantomFolder | None) -> Iterator[tuple[Iterable[str], Callable[[], Meter]]]:
+def _exact(
+    phantom: PhantomFolder | None, pairs: Pairs
+) -> Iterator[tuple[Iterable[str], Callable[[], Meter]]]:
     """Yield the meters that know the exact answer, and what they give."""
     if phantom is None:
         yield TRUTH, _no_truth
@@ -106,7 +108,7 @@ def _exact(phantom: PhantomFolder | None) -> Iterator[tuple[Iterable[str], Calla
     yield PIXELS, partial(ExactPixels, phantom)
     yield MEASURED, partial(Measured, phantom)
     for oracle, names in ORACLES.items():
-        yield names, partial(_oracle, phantom, oracle)
+        yield names, partial(_oracle, phantom, oracle, pairs)
 
 
 def _no_truth() -> Meter:
@@ -114,8 +116,9 @@ def _no_truth() -> Meter:
     raise InputError(expected("exact counterfactuals", wanted, "none", "see fastdime data phantom"))
 
 
-def _oracle(phantom: PhantomFolder, name: str) -> Meter:
-    return Oracle(phantom, oracle_of(phantom.name, name), name)
+def _oracle(phantom: PhantomFolder, name: str, pairs: Pairs) -> Meter:
+    oracle, network = open_oracle(phantom.name, name, pairs)
+    return Oracle(phantom, oracle, name, network)
 
 
 def _called_for(request: ScoreRequest, phantom: PhantomFolder | None) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fastdime.bundles import load_bundle, shipped
+from fastdime.bundles import ORACLES, SHIPPED, shipped
+from fastdime.classifiers.load import load_classifier
 from fastdime.data import io
 from fastdime.data.phantoms.design import Labels
 from fastdime.data.phantoms.measure_attributes import MORE
@@ -21,6 +22,7 @@ from fastdime.data.table import Table, read_table
 from fastdime.errors import DataError, InputError, expected
 from fastdime.pipeline.pairs import Pairs
 from fastdime.scoring.request import ScoreRequest
+from fastdime.scoring.verdicts import bundle_of
 from fastdime.types import Classifier
 
 ABOUT = 0.9  # share of originals in which the class is the shortcut, for a classifier that is about it
@@ -134,10 +136,18 @@ def _matched(phantom: PhantomFolder, pairs: Pairs, named: bool) -> PhantomFolder
     return replace(phantom, comparable=about or named, by_target=about)
 
 
-@lru_cache
-def oracle_of(name: str, oracle: str) -> Classifier:
-    """Open an oracle of the bundle of a phantom."""
-    if name not in shipped():
-        wanted = f"those of a bundle ({', '.join(shipped())})"
-        raise InputError(expected("oracles", wanted, f"none for {name}"))
-    return load_bundle(name).oracle(oracle)
+def open_oracle(phantom: str, oracle: str, pairs: Pairs) -> tuple[Classifier, str]:
+    """Open an oracle for a phantom: that of the run's own bundle, or of the one that comes with fastdime.
+
+    Returns:
+        It, and its name.
+    """
+    folders = {phantom: SHIPPED / phantom}
+    if (own := bundle_of(pairs)) is not None:
+        folders = {str(own): own, **folders}
+    for bundle, folder in folders.items():
+        if (place := folder / ORACLES / oracle).is_dir():
+            return load_classifier(place), f"{bundle}/{oracle}"
+    wanted = f"those of the run's bundle or of one that comes with fastdime ({', '.join(shipped())})"
+    remedy = "score the run from where it was made, so that its bundle is found" if pairs.records else ""
+    raise InputError(expected("oracles", wanted, f"no {oracle!r} for {phantom}", remedy))

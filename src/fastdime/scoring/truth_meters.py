@@ -103,11 +103,12 @@ class Oracle(Exact):
 
     oracle: Classifier
     name: str
+    network: str
 
     @property
     def gives(self) -> Mapping[str, str]:
         """What this oracle is there for."""
-        return dict.fromkeys(ORACLES[self.name], f"{self.phantom.name}/{self.name}")
+        return dict.fromkeys(ORACLES[self.name], self.network)
 
     def compare(self, batch: Batch, exact: Images) -> Mapping[str, Tensor]:
         """Ask about original, counterfactual and truth."""

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from fastdime.bundles import INFO_FILE, load_bundle, shipped
+from fastdime.bundles import CLASSIFIER, INFO_FILE, load_bundle, shipped
 from fastdime.classifiers.load import load_classifier
 from fastdime.errors import InputError, expected
 from fastdime.pipeline.options import described, network_of
@@ -129,6 +129,16 @@ def classifier_of(pairs: Pairs) -> tuple[Classifier, str]:
         got = "one with other weights"
         raise InputError(expected(f"classifier {source}", f"the one of {pairs.source}", got, remedy))
     return classifier, source
+
+
+def bundle_of(pairs: Pairs) -> Path | None:
+    """Return the folder of the bundle that a run's classifier is of; None if it is not there any more."""
+    told = pairs.config.get("classifier", {})
+    folder = Path(str(told.get("source", "")))
+    if not (folder / INFO_FILE).is_file():
+        return None
+    classifier = load_classifier(folder / CLASSIFIER)
+    return folder if described(classifier, None)["weights"] == told.get("weights") else None
 
 
 def open_classifier(source: str) -> Classifier:

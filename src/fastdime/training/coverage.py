@@ -43,7 +43,7 @@ def coverage(classifier: ImageClassifier, x: Tensor, region: Tensor) -> Coverage
     if x.shape[2:] != region.shape[2:] or len(x) != len(region) or not bool(region.flatten(1).any(1).all()):
         got = f"{tuple(x.shape)} and {tuple(region.shape)}"
         raise InputError(expected("images and regions", "pairs of one size, no region empty", got))
-    energy = _gradient(classifier, x).pow(2).sum(1, keepdim=True)
+    energy = input_gradient(classifier, x).pow(2).sum(1, keepdim=True)
     inside = (energy * region).sum((1, 2, 3)) / energy.sum((1, 2, 3)).clamp(min=1e-30)
     strength = avg_pool2d(
         energy, 3, 1, 1, count_include_pad=False
@@ -78,7 +78,8 @@ def phantom_coverage(
     return coverage(classifier, x, region)
 
 
-def _gradient(classifier: ImageClassifier, x: Tensor) -> Tensor:
+def input_gradient(classifier: ImageClassifier, x: Tensor) -> Tensor:
+    """Return how a guide's answer to each image depends on its pixels."""
     leaf = x.detach().clone().requires_grad_()
     time = torch.zeros(len(x), dtype=torch.int64)
     with torch.enable_grad():

@@ -15,6 +15,7 @@ from fastdime.training.order import generator
 from fastdime.training.pictures import Pictures, data_hash
 from fastdime.training.shapes import Shape, UNetShape
 from fastdime.training.sheets import sheet
+from fastdime.weights import weights_hash
 
 __all__ = ["Denoising", "UNetShape"]
 
@@ -36,6 +37,7 @@ class Denoising:
             level) or "edm" (likewise, with more of the image: for networks that see patches).
         focus: share of the chain, from its lowest level, that gets nine of ten draws. Counterfactuals begin
             in the middle of the chain, so what a network learns above is of little use to them.
+        emphasis: how much the errors of each pixel count in training, (1, 1, h, w); all alike unless given.
     """
 
     train: Pictures
@@ -45,6 +47,7 @@ class Denoising:
     chain: int = 1000
     prediction: Prediction = "epsilon"
     focus: float = 1.0
+    emphasis: Tensor | None = None
 
     def __post_init__(self) -> None:
         """Refuse images that the network cannot halve often enough, and a focus on nothing."""
@@ -73,6 +76,7 @@ class Denoising:
         # Only what is unusual, so that runs from before these fields go on.
         told |= {} if self.chain == 1000 else {"chain": self.chain}
         told |= {} if self.focus == 1 else {"focus": self.focus}
+        told |= {} if self.emphasis is None else {"emphasis": weights_hash({"emphasis": self.emphasis})}
         return told if self.prediction == "epsilon" else told | {"prediction": self.prediction}
 
     def build(self) -> nn.Module:
@@ -96,9 +100,7 @@ class Denoising:
 
     def loss(self, model: nn.Module, *batch: Tensor) -> Tensor:
         """Squared error of the prediction, and what the variance costs if it is learned, for each image."""
-        device = next(model.parameters()).device
-        x, t, noise = (part.to(device) for part in batch)
-        return training_loss(self.denoiser(model), x, t, noise).total
+        return self._loss(model, batch, self.emphasis)
 
     @torch.no_grad()
     def validate(self, model: nn.Module) -> dict[str, float]:
@@ -106,7 +108,7 @@ class Denoising:
         random, losses = generator(0, 0), []
         for first in range(0, len(self.valid), VALIDATION_BATCH):
             rows = torch.arange(first, min(first + VALIDATION_BATCH, len(self.valid)))
-            losses.append(self.loss(model, *self._noised(self.valid.x(rows), random)))
+            losses.append(self._loss(model, self._noised(self.valid.x(rows), random), None))
         return {"loss": float(torch.cat(losses).mean())}
 
     @torch.no_grad()
@@ -124,6 +126,12 @@ class Denoising:
         short = denoiser.respaced(min(SHOWN_STEPS, self.chain))
         start = torch.randn((SHOWN, *x.shape[1:]), generator=random).to(device)
         return sheet([*rows, ddim(short, start, range(len(short.schedule) - 1, -1, -1))])
+
+    def _loss(self, model: nn.Module, batch: tuple[Tensor, ...], emphasis: Tensor | None) -> Tensor:
+        device = next(model.parameters()).device
+        x, t, noise = (part.to(device) for part in batch)
+        weight = None if emphasis is None else emphasis.to(device)
+        return training_loss(self.denoiser(model), x, t, noise, emphasis=weight).total
 
     def _noised(self, x: Tensor, random: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
         t = torch.randint(self.chain, (len(x),), generator=random)

@@ -21,6 +21,7 @@ from fastdime.training.classifying import Classifying
 from fastdime.training.coverage import phantom_coverage
 from fastdime.training.denoising import Denoising
 from fastdime.training.devices import processes
+from fastdime.training.emphasis import emphasis
 from fastdime.training.pictures import Pictures, read_pictures
 from fastdime.training.recipes import (
     DENOISERS,
@@ -60,8 +61,8 @@ class Request:
     Attributes:
         data: table or folder of images.
         root: as for `read_table`; size, channels, convert: as for `io.read`.
-        network: `widths`, `layers`, `patch`, `prediction`, `focus` of a denoiser; `architecture`, `width` of
-            a classifier.
+        network: `widths`, `layers`, `patch`, `prediction`, `focus`, `emphasis` (a guide) of a denoiser;
+            `architecture`, `width` of a classifier.
         augment: fields of Augment that differ from the recipe's, for a classifier.
         changes: fields of TrainSettings that differ from the recipe's.
         start: folder or file with weights to begin with.
@@ -164,8 +165,10 @@ def task_for(
         if prediction not in get_args(Prediction):
             raise InputError(unknown("--prediction", prediction, get_args(Prediction)))
         focus = given.pop("focus", 1.0)
+        guide = given.pop("emphasis", None)
+        weight = None if guide is None else emphasis(load_classifier(guide), train_part)
         shape = reshaped(recipe.shape, given)
-        return Denoising(train_part, valid_part, shape, recipe.flip, recipe.chain, prediction, focus)
+        return Denoising(train_part, valid_part, shape, recipe.flip, recipe.chain, prediction, focus, weight)
     _check_shape(train_part, recipe.augment)
     spec = _spec(given.get("architecture", recipe.architecture), train_part, given.get("width"))
     return Classifying(

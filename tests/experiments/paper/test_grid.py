@@ -1,6 +1,7 @@
 """Methods by sources: the runs, their scores, what stands beside them, and going on."""
 
 import re
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -10,17 +11,20 @@ import numpy as np
 import pytest
 
 from fastdime.audit.pictures import Progress, unseen
-from fastdime.bundles import load_bundle
+from fastdime.bundles import SHIPPED, load_bundle
 from fastdime.errors import InputError
 from fastdime.experiments.demo import run_scores
 from fastdime.experiments.paper.experiment import Experiment, Outcome, Plan, Source
 from fastdime.experiments.paper.grid import _notes, run_grid
 from fastdime.experiments.paper.grid_scores import FEWEST, _without_chance
 from fastdime.experiments.paper.variants import Below, Pixels, Variant
+from fastdime.pipeline.pairs import pairs_of_run
 from fastdime.runs import read_run
+from fastdime.scoring.catalogue import TRUTH
 from fastdime.scoring.feature_meters import SETS
+from fastdime.scoring.request import ScoreRequest
 from fastdime.scoring.rows import Row, missing
-from fastdime.scoring.score import Scores
+from fastdime.scoring.score import Scores, score
 from fastdime.scoring.standing import Standing
 from support.commands import files
 from support.shortcuts import QUICK, Killed, World, killing, make_world
@@ -172,6 +176,22 @@ def test_a_table_of_a_user(world: World, tmp_path: Path) -> None:
     assert (config["size"], config["convert"]) == (16, True)
     assert config["settings"]["tau"] == QUICK["tau"]
     assert [record["id"] for record in records] == [f"image-{i}" for i in range(4)]
+
+
+def test_oracles_of_a_phantom_whose_bundle_is_a_folder(tmp_path: Path) -> None:
+    """No bundle of face-smile comes with fastdime: any other of that size will do to be asked."""
+    bundle = shutil.copytree(SHIPPED / "skin-ruler", tmp_path / "bundle")
+    source = Source("face-smile", None, str(bundle))
+    grid = replace(GRID, variants=(Variant("fastdime", "fastdime", SHORT),))
+    (row,) = run_grid(grid, plan_for(tmp_path / "out", source), unseen).rows
+    pairs = pairs_of_run(tmp_path / "out" / "face-smile" / "fastdime")
+    truth = tmp_path / "out" / "data" / "face-smile"
+    found = score(pairs, ScoreRequest(metrics=TRUTH, truth=truth)).rows
+    judges = {"oracle_flip": "shortcut", "complete_flip": "complete", "task_change": "task"}
+    for name, oracle in judges.items():
+        assert row[name] == pytest.approx(found[name].value, abs=1e-5)
+        assert found[name].network == f"{bundle}/{oracle}"
+    assert row["warnings"].keys().isdisjoint(judges)
 
 
 def test_features_of_a_user(world: World, tmp_path: Path) -> None:

@@ -22,6 +22,10 @@ STANDS_FOR: Mapping[str, Mapping[str, str]] = {
 DATA_SETS = ("celeba", "celeba-age", "chexpert", "nih", "isic")
 
 
+class NotForThese(InputError):
+    """An experiment can be done, but not on any of the images that a user asks for."""
+
+
 @dataclass(frozen=True)
 class Experiment:
     """A table or figure of the paper.

@@ -5,10 +5,10 @@ from functools import partial
 from pathlib import Path
 
 from fastdime.audit.pictures import Show
-from fastdime.errors import InputError, expected
+from fastdime.errors import expected
 from fastdime.experiments.demo import TASK_MODELS
 from fastdime.experiments.paper import gallery, path, teaser
-from fastdime.experiments.paper.experiment import Experiment, Outcome, Plan, Source
+from fastdime.experiments.paper.experiment import Experiment, NotForThese, Outcome, Plan, Source
 from fastdime.experiments.paper.stage import COLUMNS, IMAGES, Shots, Stage, failed, joined, kept
 from fastdime.experiments.truth import DIRECTIONS
 
@@ -23,7 +23,7 @@ def run_teaser(experiment: Experiment, plan: Plan, show: Show) -> Outcome:
     others = [source.name for source in plan.sources if source not in chosen]
     if not chosen:
         wanted = f"a phantom whose task model comes with fastdime ({', '.join(there)})"
-        raise InputError(expected("teaser", wanted, ", ".join(others), f"give --phantom {there[0]}"))
+        raise NotForThese(expected("teaser", wanted, ", ".join(others), f"give --phantom {there[0]}"))
     parts, notes = list[Outcome](), [UNCHOSEN]
     for source in chosen:
         drawer = teaser.Teaser(_stage(experiment, plan, source), TASK_MODELS / f"{source.name}-{LEANING}")

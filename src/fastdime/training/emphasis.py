@@ -1,0 +1,39 @@
+"""Where the errors of a denoiser count most: where a guide looks, which is where images will be changed."""
+
+import torch
+from torch import Tensor
+from torch.nn.functional import avg_pool2d
+
+from fastdime.classifiers.wrapper import ImageClassifier
+from fastdime.errors import InputError, expected
+from fastdime.training.coverage import input_gradient
+from fastdime.training.pictures import Pictures
+
+MOST = 10.0  # as much as where the guide never looks
+IMAGES, BATCH = 256, 64  # images that are looked at
+SMOOTHED = 0.08  # of the image's side
+PLATEAU = 0.97  # share of pixels below the strength that counts as full attention
+
+
+def emphasis(guide: ImageClassifier, pictures: Pictures) -> Tensor:
+    """Return a weight for each pixel, (1, 1, h, w) with mean 1.
+
+    It is one map for all images, so what a network learns is the same in the end: a weight that depended on
+    the image would pull its answers towards images with much weight.
+
+    Raises:
+        InputError: the guide's answer does not depend on the images.
+    """
+    rows = torch.linspace(0, len(pictures) - 1, min(IMAGES, len(pictures))).long()
+    looks = [
+        input_gradient(guide, pictures.x(some)).abs().sum((0, 1), keepdim=True)
+        for some in torch.split(rows, BATCH)
+    ]
+    look = torch.cat(looks).mean(0, keepdim=True)
+    reach = round(SMOOTHED * min(look.shape[2:]) / 2)
+    look = avg_pool2d(look, 2 * reach + 1, 1, reach, count_include_pad=False)
+    full = look.flatten().quantile(PLATEAU)
+    if not full > 0:
+        raise InputError(expected("--emphasis", "a guide whose answer depends on the image", "no gradient"))
+    weight = 1 + (MOST - 1) * (look / full).clamp(max=1)
+    return weight / weight.mean()
