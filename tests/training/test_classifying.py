@@ -11,6 +11,7 @@ from fastdime import toy
 from fastdime.classifiers.spec import ClassifierSpec
 from fastdime.errors import DataError, InputError
 from fastdime.pixels import to_integers
+from fastdime.training.attack import attacked
 from fastdime.training.augment import Augment, erased, rectangles, shifted, tinted, with_dark_corners
 from fastdime.training.classifying import Classifying
 from fastdime.training.loop import Trainer
@@ -132,6 +133,44 @@ def test_a_tint_scales_each_channel_up_to_its_share() -> None:
 def test_changes_that_are_not_in_use_are_not_written_down() -> None:
     assert Augment().describe() == {"shift": 0, "flip": False, "erase": 0.0, "noise": 0.0, "blur": 0.0}
     assert Augment(corners=0.5).describe()["corners"] == 0.5
+
+
+class Slope(torch.nn.Module):
+    """Answers with a weighed sum of the pixels."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.randn((1, 1, 4, 4), generator=generator(7)))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return (x * self.weight).sum((1, 2, 3))
+
+
+def test_an_attack_goes_against_the_label_as_far_as_it_may() -> None:
+    model, x = Slope(), torch.randn((10, 1, 4, 4), generator=generator(8))
+    labels = torch.arange(10) % 2
+    change = attacked(model, x, labels, 0.1) - x
+    against = torch.where(labels == 1, -1, 1).view(-1, 1, 1, 1) * model.weight.detach()
+    wanted = torch.linspace(0.01, 0.1, 10).view(-1, 1, 1, 1) * against / against.square().mean().sqrt()
+    assert torch.allclose(change, wanted, atol=1e-5)
+    assert model.weight.grad is None
+
+
+def test_a_network_is_trained_on_attacked_images() -> None:
+    train, valid = split(pictures(), 0.25, 0)
+    plain, hard = (Classifying(train, valid, SPEC, Augment(attack=size)) for size in (0.0, 0.05))
+    model, batch = plain.build(), plain.draw(torch.arange(16), generator(0))
+    harder = hard.loss(model, *batch) - plain.loss(model, *batch)
+    assert harder.min() > 0
+    assert hard.describe()["augment"]["attack"] == 0.05
+    assert "attack" not in plain.describe()["augment"]
+    assert hard.validate(model) == plain.validate(model)
+
+
+@pytest.mark.parametrize("wrong", [-0.1, math.inf, "much"])
+def test_an_attack_of_no_size_is_refused(wrong: float) -> None:
+    with pytest.raises(InputError, match="attack of the augmentation: expected a spread >= 0"):
+        Augment(attack=wrong)
 
 
 @pytest.mark.parametrize("wrong", [{"corners": 1.5}, {"tint": -0.1}, {"tint": 2}])

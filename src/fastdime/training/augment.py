@@ -1,5 +1,6 @@
 """Changes of training images that do not change their label."""
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -25,6 +26,7 @@ class Augment:
         corners: share of images whose corners are darkened, as by the round view of a lens: where such images
             go with the shortcut, a guide learns the corners instead of it.
         tint: largest change of a channel's brightness, as a share: likewise for the colour of the light.
+        attack: largest root mean square of a change that is made against the network; see attack.py.
     """
 
     shift: int = 0
@@ -34,6 +36,7 @@ class Augment:
     blur: float = 0.0
     corners: float = 0.0
     tint: float = 0.0
+    attack: float = 0.0
 
     def __post_init__(self) -> None:
         """Refuse numbers that mean nothing."""
@@ -43,11 +46,13 @@ class Augment:
                 raise InputError(expected(f"{name} of the augmentation", "a share from 0 to 1", repr(value)))
         if not isinstance(self.shift, int) or self.shift < 0:
             raise InputError(expected("shift of the augmentation", "whole pixels >= 0", repr(self.shift)))
-        if not isinstance(self.noise, int | float) or self.noise < 0:
-            raise InputError(expected("noise of the augmentation", "a spread >= 0", repr(self.noise)))
+        for name in ("noise", "attack"):
+            value = getattr(self, name)
+            if not isinstance(value, int | float) or not 0 <= value < math.inf:
+                raise InputError(expected(f"{name} of the augmentation", "a spread >= 0", repr(value)))
 
     def __call__(self, x: Tensor, labels: Tensor, random: torch.Generator) -> Tensor:
-        """Change a batch."""
+        """Change a batch; attacks are left to who has the network."""
         if self.shift:
             x = shifted(x, self.shift, random)
         if self.flip:
@@ -67,7 +72,7 @@ class Augment:
 
     def describe(self) -> dict[str, float]:
         """What is written down; of the newer changes only those in use, so that older runs go on."""
-        newer = ("corners", "tint")
+        newer = ("corners", "tint", "attack")
         return {name: value for name, value in vars(self).items() if value or name not in newer}
 
 

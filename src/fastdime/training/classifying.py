@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -10,6 +11,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 
 from fastdime.classifiers.spec import ClassifierSpec, build_network
 from fastdime.errors import DataError, expected
+from fastdime.training.attack import attacked
 from fastdime.training.augment import Augment
 from fastdime.training.pictures import Pictures, data_hash
 from fastdime.training.sheets import sheet
@@ -80,6 +82,10 @@ class Classifying:
     def loss(self, model: nn.Module, *batch: Tensor) -> Tensor:
         """Cross entropy of each image, on logits."""
         x, labels, times = batch
+        if self.augment.attack:
+            # Not through the wrapper of many processes, which waits for the gradients of all weights.
+            plain = getattr(model, "module", model)
+            x = attacked(partial(self._logits, plain, times=times), x, labels, self.augment.attack)
         return self._entropy(self._logits(model, x, times), labels)
 
     @torch.no_grad()
