@@ -13,8 +13,8 @@ import shutil
 import subprocess
 import sys
 from argparse import ArgumentParser
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,14 @@ MASKED = {
     "l1": [0.2, 0.4, 0.6],
     "dilation": [3],
 }
+# A faint change: little noise, so that what is around it stays.
+FAINT = {
+    "steps": [50],
+    "tau": [10, 14, 20],
+    "scales": [[10.0, 20.0, 40.0], [20.0, 40.0, 80.0]],
+    "l1": [0.1, 0.4],
+    "dilation": [3],
+}
 # The chains have no mask, so the distance holds them: more where the shortcut goes than where it comes.
 NULL = {
     "steps": [50],
@@ -40,7 +48,7 @@ NULL = {
     "scales": [[10.0, 20.0, 40.0], [20.0, 40.0]],
     "l1": [[0.4, 0.1], [0.6, 0.2], [0.3, 0.1]],
 }
-TUNED = {"fastdime": MASKED, "fastdime-2+": MASKED, "fastdime-null": NULL}
+TUNED = ("fastdime", "fastdime-2+", "fastdime-null")
 # Methods that walk the same chain take the start level and strength that were found for fastdime.
 ALIKE = ("fastdime-nomask", "fastdime-2", "fastdime-repaint", "dime", "gmd", "gmd-nomask")
 CHAIN = ("steps", "tau", "scales", "l1")
@@ -48,12 +56,25 @@ CHAIN = ("steps", "tau", "scales", "l1")
 
 @dataclass(frozen=True)
 class Plan:
-    """What differs between the bundles."""
+    """What differs between the bundles.
+
+    Attributes:
+        denoiser: options of its training.
+        masked: settings to choose from, for the methods with a mask.
+        attack: root mean square of changes that the guide is to hold against; 0: it need not.
+    """
 
     seed: int
     denoiser: str
     classes: str
     description: str
+    masked: Mapping[str, list[Any]] = field(default_factory=lambda: MASKED)
+    attack: float = 0.0
+
+    @property
+    def grids(self) -> dict[str, Mapping[str, list[Any]]]:
+        """Settings to choose from, by method."""
+        return {method: NULL if method == "fastdime-null" else self.masked for method in TUNED}
 
 
 PLANS = {
@@ -66,9 +87,12 @@ PLANS = {
     "skin-ruler": Plan(21_002, "--widths 64,64,64", "no ruler,ruler", "skin phantom: are there ruler marks?"),
     "face-smile": Plan(
         21_003,
-        "--widths 24,40,64,88 --patch 2 --batch-size 16 --learning-rate 4e-4 --set optimizer=muon",
+        "--widths 24,40,64,88 --patch 2 --batch-size 16 --learning-rate 4e-4 --set optimizer=muon "
+        "--focus 0.35 --emphasis guide/classifier",
         "no smile,smile",
         "face phantom: does the face smile?",
+        FAINT,
+        0.014,
     ),
 }
 
@@ -96,24 +120,39 @@ def make(name: str, plan: Plan, more: list[Any]) -> None:
     commands = [run(*words) for words in trainings(name, plan, more)]
     oracles = {oracle: oracle_of(name, oracle, plan.seed) for oracle in ORACLES}
     if not Path("settings.json").exists():
-        write_settings(name, pack(name, plan, "untuned"))
+        write_settings(name, plan, pack(name, plan, "untuned"))
     settings = ["--settings", "settings.json"]
     rows = truth([pack(name, plan, "scored", *settings)], list(TUNED), SCORED)
     cards = {part: json.loads((Path(part) / "card.json").read_text()) for part in ("denoiser", "guide")}
-    text = card(name, commands, cards, oracles, rows)
+    text = card(name, plan, commands, cards, oracles, rows)
     Path("card.md").write_text(text)
     print(pack(name, plan, "bundle", *settings, "--card", "card.md"))
 
 
 def trainings(name: str, plan: Plan, more: list[Any]) -> Iterator[list[Any]]:
-    """Yield the commands that draw the images and train denoiser and guide."""
+    """Yield the commands that draw the images and train guide and denoiser."""
     drawn = ["--n", IMAGES, "--seed", plan.seed, "--split", "train=1", "--no-truth", "--out", "data"]
     yield ["data", "phantom", name, *drawn]
     table = ["--data", "data/table.csv"]
+    guide = [*table, "--width", 16, "--valid-share", 0.05, "--set", "ema=0.995"]
+    first = "guide-before" if plan.attack else "guide"
+    yield ["train", "guide", *guide, "--steps", 2500, "--batch-size", 64, "--out", first]
+    if plan.attack:
+        changes = {"attack": plan.attack, "erase": 0.3, "noise": 0.15, "blur": 0}
+        guide += [word for name, value in changes.items() for word in ("--augment", f"{name}={value}")]
+        guide += [
+            "--steps",
+            3000,
+            "--batch-size",
+            32,
+            "--learning-rate",
+            1e-3,
+            "--from",
+            f"{first}/classifier",
+        ]
+        yield ["train", "guide", *guide, "--out", "guide"]
     shape = [*shlex.split(plan.denoiser), "--set", "log_every=50"]
     yield ["train", "denoiser", *table, "--out", "denoiser", *shape, *more]
-    length = ["--width", 16, "--steps", 2500, "--batch-size", 64, "--valid-share", 0.05, "--set", "ema=0.995"]
-    yield ["train", "guide", *table, "--out", "guide", *length]
 
 
 def run(*words: object) -> str:
@@ -143,10 +182,10 @@ def pack(name: str, plan: Plan, place: str, *more: object) -> Path:
     return out
 
 
-def write_settings(name: str, packed: Path) -> None:
+def write_settings(name: str, plan: Plan, packed: Path) -> None:
     """Choose the settings of each method on pilot subjects."""
     bundle, chosen, tried = load_bundle(packed), {}, {}
-    for method, grid in TUNED.items():
+    for method, grid in plan.grids.items():
         rows = tune.tune(bundle, name, method, grid, PILOT, lambda done, of: print(done, of, flush=True))
         chosen[method], tried[method] = rows[0]["settings"], rows
     for method in ALIKE:
@@ -156,7 +195,12 @@ def write_settings(name: str, packed: Path) -> None:
 
 
 def card(
-    name: str, commands: list[str], cards: dict[str, Any], oracles: dict[str, Any], rows: list[Any]
+    name: str,
+    plan: Plan,
+    commands: list[str],
+    cards: dict[str, Any],
+    oracles: dict[str, Any],
+    rows: list[Any],
 ) -> str:
     """Write the model card, with scores on subjects that nothing was trained or tuned on."""
     parts = [
@@ -167,7 +211,7 @@ def card(
         table([{"part": part, **trained(told)} for part, told in cards.items()]),
         "Oracles (`fastdime.experiments.oracles.train_oracle`, architecture small-resnet):",
         table([{"oracle": oracle, **told} for oracle, told in oracles.items()]),
-        f"Settings: chosen from {tries()} combinations on {PILOT} pilot subjects (seed {tune.SEED}, "
+        f"Settings: chosen from {tries(plan)} combinations on {PILOT} pilot subjects (seed {tune.SEED}, "
         "`fastdime.experiments.tune`), each with the shortcut and without. Scores on "
         f"{SCORED} other subjects (`fastdime bench truth --phantom {name} --methods {','.join(TUNED)} "
         f"--n {SCORED}`):",
@@ -178,9 +222,9 @@ def card(
     return "\n\n".join(parts) + "\n"
 
 
-def tries() -> str:
+def tries(plan: Plan) -> str:
     """Say how many combinations were tried for each method."""
-    counts = {method: len(list(tune.combinations(grid))) for method, grid in TUNED.items()}
+    counts = {method: len(list(tune.combinations(grid))) for method, grid in plan.grids.items()}
     return ", ".join(f"{count} ({method})" for method, count in counts.items())
 
 
