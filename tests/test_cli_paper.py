@@ -117,7 +117,7 @@ def test_pictures_and_the_figure_of_a_study(tmp_path: Path, monkeypatch: pytest.
         (("ablation-mask", "--phantom", "skin-ruler", "--features", "bogus"), "bogus"),
         (("shortcuts", "--phantom", "skin-ruler", "--n", "30"), "--n: expected a multiple of 4"),
         (("teaser", "--phantom", "skin-ruler"), "teaser: .*; give --phantom chest-pacemaker"),
-        (("all", "--only", "dime"), "--only: expected one experiment, .*, got all; leave it out"),
+        (("all", "--only", "dime"), "--only: expected one experiment, .*, got all; leave --only out"),
         (("all", "--scale", "full"), "experiment: expected a data set and its bundle .*, got none"),
         (("all", "--bundle", "face-smile=some"), "--bundle face-smile: expected .*, got neither"),
     ],

@@ -12,6 +12,7 @@ import typer
 
 from fastdime.cli_options import Device, Json, Seed
 from fastdime.errors import FastdimeError, InputError, expected, unknown
+from fastdime.files import not_writable
 from fastdime.terminal import interrupt_later, print_rows, progress_of
 
 if TYPE_CHECKING:
@@ -70,7 +71,9 @@ def run(
     size, given = _scale(scale), Given(tuple(phantom or ()), *named)
     rows = tuple(row for row in only.split(",") if row)
     if name == ALL and rows:
-        raise InputError(expected("--only", "one experiment, for each has its own rows", ALL, "leave it out"))
+        raise InputError(
+            expected("--only", "one experiment, because each has its own rows", ALL, "leave --only out")
+        )
     plans = {}
     for each in map(experiment, EXPERIMENTS if name == ALL else [name]):
         sources = sources_of(each, size, given)
@@ -101,6 +104,10 @@ def _outcome(name: str, plan: "Plan", show: "Show") -> "Outcome":
 
 def _run_all(plans: Mapping[str, "Plan"], out: Path, as_json: bool) -> None:
     """Do one experiment after the other; what one of them cannot do is told at the end."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise not_writable(out, error) from error
     found: list[dict[str, Any]] = []
     for place, (name, plan) in enumerate(plans.items(), 1):
         where, began = f"{place} of {len(plans)}, {name}", time.monotonic()

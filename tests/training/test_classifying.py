@@ -167,9 +167,9 @@ def test_a_network_is_trained_on_attacked_images() -> None:
     assert hard.validate(model) == plain.validate(model)
 
 
-@pytest.mark.parametrize("wrong", [-0.1, math.inf, "much"])
+@pytest.mark.parametrize("wrong", [-0.1, math.inf, 5, True, "much"])
 def test_an_attack_of_no_size_is_refused(wrong: float) -> None:
-    with pytest.raises(InputError, match="attack of the augmentation: expected a spread >= 0"):
+    with pytest.raises(InputError, match="attack of the augmentation: expected a spread from 0 to 1"):
         Augment(attack=wrong)
 
 

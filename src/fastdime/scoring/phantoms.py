@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fastdime.bundles import ORACLES, SHIPPED, shipped
+from fastdime.bundles import ORACLES, SHIPPED, load_info, shipped
 from fastdime.classifiers.load import load_classifier
 from fastdime.data import io
 from fastdime.data.phantoms.design import Labels
@@ -143,7 +143,7 @@ def open_oracle(phantom: str, oracle: str, pairs: Pairs) -> tuple[Classifier, st
         It, and its name.
     """
     folders = {phantom: SHIPPED / phantom}
-    if (own := bundle_of(pairs)) is not None:
+    if (own := bundle_of(pairs)) is not None and load_info(own).name == phantom:
         folders = {str(own): own, **folders}
     for bundle, folder in folders.items():
         if (place := folder / ORACLES / oracle).is_dir():

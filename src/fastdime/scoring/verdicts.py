@@ -135,7 +135,7 @@ def bundle_of(pairs: Pairs) -> Path | None:
     """Return the folder of the bundle that a run's classifier is of; None if it is not there any more."""
     told = pairs.config.get("classifier", {})
     folder = Path(str(told.get("source", "")))
-    if not (folder / INFO_FILE).is_file():
+    if not (folder / INFO_FILE).is_file() or not (folder / CLASSIFIER).is_dir():
         return None
     classifier = load_classifier(folder / CLASSIFIER)
     return folder if described(classifier, None)["weights"] == told.get("weights") else None

@@ -1,6 +1,5 @@
 """Changes of training images that do not change their label."""
 
-import math
 from dataclasses import dataclass
 
 import torch
@@ -48,8 +47,8 @@ class Augment:
             raise InputError(expected("shift of the augmentation", "whole pixels >= 0", repr(self.shift)))
         for name in ("noise", "attack"):
             value = getattr(self, name)
-            if not isinstance(value, int | float) or not 0 <= value < math.inf:
-                raise InputError(expected(f"{name} of the augmentation", "a spread >= 0", repr(value)))
+            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+                raise InputError(expected(f"{name} of the augmentation", "a spread from 0 to 1", repr(value)))
 
     def __call__(self, x: Tensor, labels: Tensor, random: torch.Generator) -> Tensor:
         """Change a batch; attacks are left to who has the network."""

@@ -85,7 +85,10 @@ class Classifying:
         if self.augment.attack:
             # Not through the wrapper of many processes, which waits for the gradients of all weights.
             plain = getattr(model, "module", model)
+            before = plain.training
+            plain.eval()  # batch norms learn nothing from looking for a change
             x = attacked(partial(self._logits, plain, times=times), x, labels, self.augment.attack)
+            plain.train(before)
         return self._entropy(self._logits(model, x, times), labels)
 
     @torch.no_grad()

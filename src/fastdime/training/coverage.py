@@ -11,6 +11,7 @@ from fastdime.data import io
 from fastdime.data.phantoms.write import REGION, truth_path
 from fastdime.data.table import Table
 from fastdime.errors import InputError, expected
+from fastdime.scores import log_odds
 
 SEEN = 0.1  # share of the strongest gradient from which a pixel counts as looked at
 MOST = 64  # images
@@ -79,11 +80,11 @@ def phantom_coverage(
 
 
 def input_gradient(classifier: ImageClassifier, x: Tensor) -> Tensor:
-    """Return how a guide's answer to each image depends on its pixels."""
+    """Return how the log-odds that a guide gives class 1 depend on the pixels of each image."""
     leaf = x.detach().clone().requires_grad_()
     time = torch.zeros(len(x), dtype=torch.int64)
     with torch.enable_grad():
-        [gradient] = torch.autograd.grad(classifier.logits(leaf, time).sum(), leaf)
+        [gradient] = torch.autograd.grad(log_odds(classifier.logits(leaf, time), time + 1).sum(), leaf)
     return gradient
 
 

@@ -11,11 +11,11 @@ from fastdime.diffusion.losses import training_loss
 from fastdime.diffusion.sampling import ddim
 from fastdime.diffusion.schedule import linear, q_sample
 from fastdime.errors import DataError, InputError, expected
+from fastdime.training.emphasis import Emphasis
 from fastdime.training.order import generator
 from fastdime.training.pictures import Pictures, data_hash
 from fastdime.training.shapes import Shape, UNetShape
 from fastdime.training.sheets import sheet
-from fastdime.weights import weights_hash
 
 __all__ = ["Denoising", "UNetShape"]
 
@@ -37,7 +37,7 @@ class Denoising:
             level) or "edm" (likewise, with more of the image: for networks that see patches).
         focus: share of the chain, from its lowest level, that gets nine of ten draws. Counterfactuals begin
             in the middle of the chain, so what a network learns above is of little use to them.
-        emphasis: how much the errors of each pixel count in training, (1, 1, h, w); all alike unless given.
+        emphasis: how much the errors of each pixel count in training; all alike unless given.
     """
 
     train: Pictures
@@ -47,7 +47,7 @@ class Denoising:
     chain: int = 1000
     prediction: Prediction = "epsilon"
     focus: float = 1.0
-    emphasis: Tensor | None = None
+    emphasis: Emphasis | None = None
 
     def __post_init__(self) -> None:
         """Refuse images that the network cannot halve often enough, and a focus on nothing."""
@@ -76,7 +76,7 @@ class Denoising:
         # Only what is unusual, so that runs from before these fields go on.
         told |= {} if self.chain == 1000 else {"chain": self.chain}
         told |= {} if self.focus == 1 else {"focus": self.focus}
-        told |= {} if self.emphasis is None else {"emphasis": weights_hash({"emphasis": self.emphasis})}
+        told |= {} if self.emphasis is None else {"emphasis": self.emphasis.guide}
         return told if self.prediction == "epsilon" else told | {"prediction": self.prediction}
 
     def build(self) -> nn.Module:
@@ -100,7 +100,7 @@ class Denoising:
 
     def loss(self, model: nn.Module, *batch: Tensor) -> Tensor:
         """Squared error of the prediction, and what the variance costs if it is learned, for each image."""
-        return self._loss(model, batch, self.emphasis)
+        return self._loss(model, batch, None if self.emphasis is None else self.emphasis.weight)
 
     @torch.no_grad()
     def validate(self, model: nn.Module) -> dict[str, float]:

@@ -21,7 +21,7 @@ from fastdime.training.classifying import Classifying
 from fastdime.training.coverage import phantom_coverage
 from fastdime.training.denoising import Denoising
 from fastdime.training.devices import processes
-from fastdime.training.emphasis import emphasis
+from fastdime.training.emphasis import emphasis, open_guide
 from fastdime.training.pictures import Pictures, read_pictures
 from fastdime.training.recipes import (
     DENOISERS,
@@ -166,7 +166,7 @@ def task_for(
             raise InputError(unknown("--prediction", prediction, get_args(Prediction)))
         focus = given.pop("focus", 1.0)
         guide = given.pop("emphasis", None)
-        weight = None if guide is None else emphasis(load_classifier(guide), train_part)
+        weight = None if guide is None else emphasis(open_guide(guide), train_part, recipe.flip)
         shape = reshaped(recipe.shape, given)
         return Denoising(train_part, valid_part, shape, recipe.flip, recipe.chain, prediction, focus, weight)
     _check_shape(train_part, recipe.augment)
