@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from fastdime.audit.pictures import Progress, unseen
-from fastdime.bundles import SHIPPED, load_bundle
+from fastdime.bundles import INFO_FILE, SHIPPED, load_bundle
 from fastdime.errors import InputError
 from fastdime.experiments.demo import run_scores
 from fastdime.experiments.paper.experiment import Experiment, Outcome, Plan, Source
@@ -181,6 +181,8 @@ def test_a_table_of_a_user(world: World, tmp_path: Path) -> None:
 def test_oracles_of_a_phantom_whose_bundle_is_a_folder(tmp_path: Path) -> None:
     """No bundle of face-smile comes with fastdime: any other of that size will do to be asked."""
     bundle = shutil.copytree(SHIPPED / "skin-ruler", tmp_path / "bundle")
+    told = bundle / INFO_FILE
+    told.write_text(told.read_text().replace('"skin-ruler"', '"face-smile"', 1))
     source = Source("face-smile", None, str(bundle))
     grid = replace(GRID, variants=(Variant("fastdime", "fastdime", SHORT),))
     (row,) = run_grid(grid, plan_for(tmp_path / "out", source), unseen).rows
