@@ -103,6 +103,10 @@ def guide(
     convert_channels: Convert = False,
     architecture: Architecture = None,
     width: Width = None,
+    steer: Annotated[
+        str | None,
+        typer.Option(help="A trained denoiser: learn to mend what it gets wrong."),
+    ] = None,
     augment: Changed = None,
     steps: Steps = None,
     batch_size: BatchSize = None,
@@ -114,7 +118,7 @@ def guide(
     as_json: Json = False,
 ) -> None:
     """Train the classifier of the shortcut that steers counterfactuals."""
-    _run("guide", shortcut, locals(), {"architecture": architecture, "width": width})
+    _run("guide", shortcut, locals(), {"architecture": architecture, "width": width, "steer": steer})
 
 
 @app.command()

@@ -12,6 +12,7 @@ from fastdime.classifiers.networks import (
     densenet121,
     from_dive,
     from_torchvision_densenet,
+    placed_cnn,
     resnet18,
     resnet50,
     small_cnn,
@@ -156,12 +157,21 @@ def test_small_cnn_refuses_an_odd_width() -> None:
         small_cnn(width=30)
 
 
+def test_placed_cnn_knows_places() -> None:
+    network, x = placed_cnn(32, 1, width=6), torch.zeros(1, 1, 32, 32)
+    x[..., 8:16, 8:16] = 1
+    assert not torch.allclose(network(x), network(x.roll(8, 3)))
+    with pytest.raises(InputError, match="image_size of placed-cnn: expected a multiple of 8, got 36"):
+        placed_cnn(36)
+
+
 @pytest.mark.parametrize(
     ("name", "arguments"),
     [
         ("resnet18", {"channels": 1, "outputs": 3}),
         ("densenet121", {"channels": 1, "outputs": 2}),
         ("small-cnn", {"channels": 3, "outputs": 2, "width": 16}),
+        ("placed-cnn", {"image_size": 24, "channels": 3, "outputs": 2, "width": 7}),
         (
             "encoder-unet",
             {

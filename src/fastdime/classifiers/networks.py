@@ -22,6 +22,7 @@ Conversion = Callable[..., nn.Module]  # called with the weights and path=, wher
 Count = Annotated[int, Field(ge=1)]
 
 GROUPS = 8  # of the group norms of the small network
+PLACED_STRIDE = 8  # pixels of one place of placed-cnn
 
 
 def resnet18(channels: Count = 3, outputs: Count = 1) -> nn.Module:
@@ -121,6 +122,40 @@ def small_resnet(channels: Count = 3, outputs: Count = 1, width: Count = 16) -> 
     return network
 
 
+class _Added(nn.Module):
+    """Convolutions beside a shortcut, without norms."""
+
+    def __init__(self, width: int, count: int) -> None:
+        super().__init__()
+        self.convs = nn.Sequential()
+        for _ in range(count):
+            self.convs.extend([nn.SiLU(), nn.Conv2d(width, width, 3, padding=1)])
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = x + self.convs(x)
+        return out
+
+
+def placed_cnn(image_size: Count, channels: Count = 3, outputs: Count = 1, width: Count = 21) -> nn.Module:
+    """Return a residual network without norms whose head knows places, about 220 thousand weights.
+
+    For images of one size that are roughly aligned. Norms and pooling tie all pixels together, so that
+    gradients reach where nothing is to be changed.
+    """
+    if image_size % PLACED_STRIDE:
+        raise InputError(expected("image_size of placed-cnn", f"a multiple of {PLACED_STRIDE}", image_size))
+    network = nn.Sequential()
+    inside = channels
+    for number, (factor, side, count) in enumerate([(3, 6, 1), (8, 3, 2), (11, 3, 2)], start=1):
+        outside = max(1, width * factor // 3)
+        conv = nn.Conv2d(inside, outside, side, stride=2, padding=(side - 1) // 2)
+        network.add_module(f"block{number}", nn.Sequential(conv, _Added(outside, count), nn.SiLU()))
+        inside = outside
+    network.add_module("flat", nn.Flatten())
+    network.add_module("head", nn.Linear(inside * (image_size // PLACED_STRIDE) ** 2, outputs))
+    return network
+
+
 def encoder_unet(
     image_size: Count,
     channels: Count = 3,
@@ -200,6 +235,15 @@ def dimensions(**places: tuple[str, int]) -> Callable[[Weights], dict[str, Any]]
     return read
 
 
+def placed_arguments(weights: Weights) -> dict[str, Any]:
+    """Read the arguments of a placed-cnn from its weights."""
+    told = _SMALL(weights)
+    if "block3.0.weight" in weights and "head.weight" in weights:
+        places = weights["head.weight"].shape[1] // weights["block3.0.weight"].shape[0]
+        told["image_size"] = PLACED_STRIDE * math.isqrt(places)
+    return told
+
+
 def encoder_arguments(weights: Weights) -> dict[str, Any]:
     """Read the arguments of an encoder from its weights; they do not tell the width of its heads."""
     blocks = {
@@ -256,6 +300,7 @@ ARCHITECTURES: Mapping[str, Architecture] = MappingProxyType(
         "dive-densenet121": Architecture(densenet121, _DENSENET, from_dive, settings=_DIVE),
         "small-cnn": Architecture(small_cnn, _SMALL),
         "small-resnet": Architecture(small_resnet, _RESIDUAL),
+        "placed-cnn": Architecture(placed_cnn, placed_arguments),
         "encoder-unet": Architecture(
             encoder_unet, encoder_arguments, convert=published_encoder, foreign=POOL, settings={"timed": True}
         ),

@@ -35,6 +35,7 @@ from fastdime.training.recipes import (
 from fastdime.training.run import Trained, card, train
 from fastdime.training.settings import TrainSettings
 from fastdime.training.shapes import reshaped
+from fastdime.training.steering import Steering, open_steered
 
 Recipe = DenoiserRecipe | ClassifierRecipe
 ANY = Choice()
@@ -62,7 +63,7 @@ class Request:
         data: table or folder of images.
         root: as for `read_table`; size, channels, convert: as for `io.read`.
         network: `widths`, `layers`, `patch`, `prediction`, `focus`, `emphasis` (a guide) of a denoiser;
-            `architecture`, `width` of a classifier.
+            `architecture`, `width`, `steer` (a denoiser) of a classifier.
         augment: fields of Augment that differ from the recipe's, for a classifier.
         changes: fields of TrainSettings that differ from the recipe's.
         start: folder or file with weights to begin with.
@@ -171,9 +172,12 @@ def task_for(
         return Denoising(train_part, valid_part, shape, recipe.flip, recipe.chain, prediction, focus, weight)
     _check_shape(train_part, recipe.augment)
     spec = _spec(given.get("architecture", recipe.architecture), train_part, given.get("width"))
-    return Classifying(
+    task = Classifying(
         train_part, valid_part, spec, recipe.augment, recipe.smoothing, recipe.balance, recipe.levels
     )
+    if "steer" not in given:
+        return task
+    return Steering(**vars(task), steered=open_steered(given["steer"], train_part))
 
 
 def _check_shape(pictures: Pictures, augment: Augment) -> None:
@@ -190,10 +194,9 @@ def _check_shape(pictures: Pictures, augment: Augment) -> None:
 def _spec(name: str, pictures: Pictures, first: int | None) -> ClassifierSpec:
     channels, height, width = pictures.levels.shape[1:]
     arguments: dict[str, Any] = {"channels": channels}
-    if name == "encoder-unet":
+    if name in ("encoder-unet", "placed-cnn"):
         if height != width:
-            wanted = "square images"
-            raise InputError(expected("encoder-unet", wanted, f"{height} x {width}", "use --size"))
+            raise InputError(expected(name, "square images", f"{height} x {width}", "use --size"))
         arguments["image_size"] = height
     if first is not None:
         arguments["width"] = first

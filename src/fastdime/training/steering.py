@@ -1,0 +1,142 @@
+"""The task of a guide that is trained to steer one denoiser: its gradient is to mend what that gets wrong.
+
+Of a noisy image a denoiser answers with the mean of all clean images that it may come from. Who knows the
+label can say more: the mean moves along the gradient of the label's log-probability. So a good gradient
+explains a part of the denoiser's error, and a guide can be trained for just that, at every pixel, where the
+label itself says one bit an image (denoising likelihood score matching, Chao et al. 2022: there on noisy
+images, here on denoised ones, which are what a guide is asked about).
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fastdime.bundles import INFO_FILE, load_bundle, shipped
+from fastdime.diffusion.checkpoints import load_denoiser
+from fastdime.diffusion.denoiser import Denoiser
+from fastdime.diffusion.schedule import q_sample
+from fastdime.errors import InputError, expected
+from fastdime.training.classifying import Classifying
+from fastdime.training.order import generator
+from fastdime.training.pictures import Pictures
+from fastdime.weights import weights_hash
+
+NOISE = (0.9, 0.03)  # alpha-bar of the least and of the most noise that is denoised
+WEIGHT = 240.0  # of the explained share of the denoiser's squared error, beside cross entropies
+CLEAN = 0.5  # weight of the cross entropy on images that have no noise to speak of
+LARGEST = 10.0  # factor of the gradient; near the start of a training it may be anything
+VALIDATED, VALIDATION_BATCH = 256, 64  # images whose denoising is scored
+
+
+@dataclass(frozen=True)
+class Steered:
+    """A denoiser with a network, to be steered."""
+
+    denoiser: Denoiser
+    network: nn.Module
+
+    def describe(self) -> str:
+        """Return the hash of the denoiser's weights."""
+        return weights_hash(self.network)
+
+    def levels(self, count: int, random: torch.Generator) -> Tensor:
+        """Draw levels at which the label can be doubted."""
+        first, last = (self.denoiser.schedule.nearest(share) for share in NOISE)
+        return torch.randint(first, last + 1, (count,), generator=random)
+
+    @torch.no_grad()
+    def denoised(self, x: Tensor, t: Tensor, noise: Tensor) -> Tensor:
+        """Noise images, and return what the denoiser makes of them."""
+        self.network.to(x.device)
+        x_t = q_sample(self.denoiser.schedule, x, t, noise)
+        return self.denoiser.posterior(x_t, t).x0_hat
+
+
+def open_steered(source: str, pictures: Pictures) -> Steered:
+    """Open a denoiser, that of a bundle, or that of a training, for such images."""
+    if source in shipped() or (Path(source) / INFO_FILE).is_file():
+        denoiser = load_bundle(source).denoiser
+    else:
+        trained = Path(source) / "denoiser"
+        denoiser = load_denoiser(trained if trained.is_dir() else source)
+    channels, size = pictures.levels.shape[1:3]
+    for what, wanted, got in (
+        ("channels", denoiser.channels, channels),
+        ("pixels a side", denoiser.size, size),
+    ):
+        if wanted not in (None, got):
+            remedy = "use --size or --channels"
+            raise InputError(expected(f"images for --steer {source}", f"{wanted} {what}", got, remedy))
+    if not isinstance(denoiser.network, nn.Module):
+        raise InputError(expected(f"--steer {source}", "a denoiser with weights", "a function"))
+    denoiser.network.eval().requires_grad_(False)
+    return Steered(denoiser, denoiser.network)
+
+
+@dataclass(frozen=True)
+class Steering(Classifying):
+    """Learn one yes-or-no label from images, and to steer a denoiser by it."""
+
+    steered: Steered | None = None
+
+    def describe(self) -> dict[str, Any]:
+        """What is written down about the task."""
+        return super().describe() | {"steered": self._steered.describe()}
+
+    def draw(self, rows: Tensor, random: torch.Generator) -> tuple[Tensor, ...]:
+        """Return what a classifier learns from, and images, levels and noise for the denoiser."""
+        changed, x = super().draw(rows, random), self.train.x(rows)
+        return *changed, x, self._steered.levels(len(x), random), torch.randn(x.shape, generator=random)
+
+    def loss(self, model: nn.Module, *batch: Tensor) -> Tensor:
+        """Cross entropies of changed and of denoised images, less what the gradient explains."""
+        device = next(model.parameters()).device
+        changed, labels, times, *noised = (part.to(device) for part in batch)
+        plain = CLEAN * super().loss(model, changed, labels, times)
+        return plain + self._steering(model, labels, times, *noised)
+
+    def validate(self, model: nn.Module) -> dict[str, float]:
+        """Scores of the classifier, and the share of the denoiser's error that its gradient explains."""
+        scores, random, steering = super().validate(model), generator(0, 0), []
+        device = next(model.parameters()).device
+        for rows in torch.split(torch.arange(min(VALIDATED, len(self.valid))), VALIDATION_BATCH):
+            x = self.valid.x(rows)
+            noised = x, self._steered.levels(len(x), random), torch.randn(x.shape, generator=random)
+            given = (self.valid.labels[rows], torch.zeros_like(rows), *noised)
+            steering.append(self._steering(model, *(part.to(device) for part in given)).detach())
+        return scores | {"loss": CLEAN * scores["loss"] + float(torch.cat(steering).mean())}
+
+    @property
+    def _steered(self) -> Steered:
+        assert self.steered is not None
+        return self.steered
+
+    def _steering(
+        self, model: nn.Module, labels: Tensor, times: Tensor, x: Tensor, t: Tensor, noise: Tensor
+    ) -> Tensor:
+        """Cross entropy of denoised images, less the share of their error that the gradient explains."""
+        denoised = self._steered.denoised(x, t, noise)
+        error = (x - denoised).flatten(1)
+        with torch.enable_grad():
+            denoised.requires_grad_()
+            logits = self._logits(model, denoised, times)
+            [gradient] = torch.autograd.grad(logits.sum(), denoised, create_graph=True)
+            missing = (labels.to(logits) - logits.detach().sigmoid()).view(-1, 1)
+            explained = explained_share(error, missing * gradient.flatten(1))
+            return self._entropy(logits, labels) - WEIGHT * explained
+
+
+def explained_share(error: Tensor, gradient: Tensor) -> Tensor:
+    """Return the share of the mean squared error that the gradient explains, for each image.
+
+    Times one factor for all images, the best one. It counts as a constant: the loss has the same slope so.
+
+    >>> explained_share(torch.tensor([[2.0, 0.0], [2.0, 0.0]]), torch.tensor([[1.0, 0.0], [1.0, 0.0]]))
+    tensor([1., 1.])
+    """
+    along, square = (error * gradient).sum(1), gradient.square().sum(1)
+    factor = (along.sum() / square.sum().clamp(min=1e-20)).detach().clamp(0, LARGEST)
+    return (2 * factor * along - factor**2 * square) / error.square().sum(1).mean().clamp(min=1e-20)
