@@ -33,13 +33,15 @@ MASKED = {
     "l1": [0.2, 0.4, 0.6],
     "dilation": [3],
 }
-# A faint change: little noise, so that what is around it stays.
+# A faint change of a whole face: no noise on the way, so that what is around it stays.
 FAINT = {
     "steps": [50],
-    "tau": [10, 14, 20],
-    "scales": [[10.0, 20.0, 40.0], [20.0, 40.0, 80.0]],
-    "l1": [0.1, 0.4],
-    "dilation": [3],
+    "tau": [20, 25],
+    "scales": [[3.0, 6.0], [4.0, 8.0], [6.0, 12.0]],
+    "l1": [0.4, 0.6],
+    "dilation": [3, 5],
+    "threshold": [0.1, 0.15],
+    "quiet_level": [25],
 }
 # The chains have no mask, so the distance holds them: more where the shortcut goes than where it comes.
 NULL = {
@@ -61,7 +63,7 @@ class Plan:
     Attributes:
         denoiser: options of its training.
         masked: settings to choose from, for the methods with a mask.
-        attack: root mean square of changes that the guide is to hold against; 0: it need not.
+        steered: options of a second guide, which is trained to steer the denoiser; none: the first one does.
     """
 
     seed: int
@@ -69,7 +71,7 @@ class Plan:
     classes: str
     description: str
     masked: Mapping[str, list[Any]] = field(default_factory=lambda: MASKED)
-    attack: float = 0.0
+    steered: str = ""
 
     @property
     def grids(self) -> dict[str, Mapping[str, list[Any]]]:
@@ -88,11 +90,13 @@ PLANS = {
     "face-smile": Plan(
         21_003,
         "--widths 24,40,64,88 --patch 2 --batch-size 16 --learning-rate 4e-4 --set optimizer=muon "
-        "--focus 0.35 --emphasis guide/classifier",
+        "--focus 0.42 --emphasis guide-before",
         "no smile,smile",
         "face phantom: does the face smile?",
         FAINT,
-        0.014,
+        "--architecture placed-cnn --steps 4000 --batch-size 32 --learning-rate 1e-3 --set optimizer=muon "
+        "--set ema=0.995 --set validate_every=500 --augment shift=0 --augment erase=0 --augment blur=0 "
+        "--augment noise=0.1",
     ),
 }
 
@@ -134,25 +138,13 @@ def trainings(name: str, plan: Plan, more: list[Any]) -> Iterator[list[Any]]:
     drawn = ["--n", IMAGES, "--seed", plan.seed, "--split", "train=1", "--no-truth", "--out", "data"]
     yield ["data", "phantom", name, *drawn]
     table = ["--data", "data/table.csv"]
-    guide = [*table, "--width", 16, "--valid-share", 0.05, "--set", "ema=0.995"]
-    first = "guide-before" if plan.attack else "guide"
-    yield ["train", "guide", *guide, "--steps", 2500, "--batch-size", 64, "--out", first]
-    if plan.attack:
-        changes = {"attack": plan.attack, "erase": 0.3, "noise": 0.15, "blur": 0}
-        guide += [word for name, value in changes.items() for word in ("--augment", f"{name}={value}")]
-        guide += [
-            "--steps",
-            3000,
-            "--batch-size",
-            32,
-            "--learning-rate",
-            1e-3,
-            "--from",
-            f"{first}/classifier",
-        ]
-        yield ["train", "guide", *guide, "--out", "guide"]
+    guide = ["train", "guide", *table, "--valid-share", 0.05]
+    first = ["--width", 16, "--set", "ema=0.995", "--steps", 2500, "--batch-size", 64]
+    yield [*guide, *first, "--out", "guide-before" if plan.steered else "guide"]
     shape = [*shlex.split(plan.denoiser), "--set", "log_every=50"]
     yield ["train", "denoiser", *table, "--out", "denoiser", *shape, *more]
+    if plan.steered:
+        yield [*guide, "--steer", "denoiser", *shlex.split(plan.steered), "--out", "guide"]
 
 
 def run(*words: object) -> str:

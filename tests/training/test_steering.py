@@ -90,7 +90,7 @@ def test_its_slope_is_that_with_the_best_factor() -> None:
 
 def test_levels_leave_room_for_doubt() -> None:
     judged = steered()
-    levels = judged.levels(500, generator(0))
+    levels = judged.levels(500, generator(0), *NOISE)
     alpha_bar = torch.from_numpy(judged.denoiser.schedule.alpha_bar)[levels]
     assert alpha_bar.max() == pytest.approx(NOISE[0], abs=0.01)
     assert alpha_bar.min() == pytest.approx(NOISE[1], abs=0.01)

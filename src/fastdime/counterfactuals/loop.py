@@ -27,7 +27,7 @@ from fastdime.counterfactuals.settings import GuidedSettings
 from fastdime.counterfactuals.step import Estimate, Event, Masks, Step, Watch, ignore
 from fastdime.diffusion import schedule as sch
 from fastdime.diffusion.denoiser import Denoiser
-from fastdime.diffusion.sampling import inpaint, step_down
+from fastdime.diffusion.sampling import ddim_step, found_noise, inpaint, step_down
 from fastdime.errors import InputError, expected
 from fastdime.noise import Noise
 from fastdime.pixels import to_grid
@@ -65,6 +65,11 @@ def chain_of(denoiser: Denoiser, settings: GuidedSettings) -> Denoiser:
     if settings.last_level >= settings.tau:
         raise InputError(expected("last_level", f"below tau = {settings.tau}", settings.last_level))
     return chain
+
+
+def first_level(settings: GuidedSettings) -> int:
+    """Return the level of the noise that a chain begins with."""
+    return settings.tau - 1 + settings.start_above
 
 
 def chain_for_inpainting(denoiser: Denoiser, length: int | None, steps: int) -> Denoiser:
@@ -107,11 +112,11 @@ class GuidedChain:
     scale: float
     noise: Noise
     watch: Watch = ignore
+    found: Float[Tensor, "b c h w"] | None = None  # noise that is in the input, in the place of any other
 
     def run(self, rule: MaskRule, start: Float[Tensor, "b c h w"]) -> Edit:
         """Run all levels from a given start noise."""
-        first = self.settings.tau - 1 + self.settings.start_above
-        x_t = sch.q_sample(self.chain.schedule, self.problem.x, first, start)
+        x_t = sch.q_sample(self.chain.schedule, self.problem.x, first_level(self.settings), start)
         state = _State(x_t, self.problem.x, None, torch.zeros_like(x_t[:, :1, :1, :1], dtype=torch.bool))
         for index, t in enumerate(range(self.settings.tau - 1, self.settings.last_level - 1, -1)):
             state = self._advance(state, t, index, rule)
@@ -178,10 +183,13 @@ class GuidedChain:
 
     def _move(self, step: Step, gradients: Gradients | None) -> Tensor:
         posterior = step.posterior
+        if self.found is not None:
+            mean = ddim_step(self.chain, step.x_t, step.t, posterior.x0_hat)
+            posterior = replace(posterior, mean=mean)
         if gradients is not None:
             mean = posterior.mean - self._step_size(step) * gradients.total  # paper, section 3.1, item 3
             posterior = replace(posterior, mean=mean)
-        noise = self.noise if self.settings.add_noise else None
+        noise = self.noise if self.settings.add_noise and self.found is None else None
         return step_down(posterior, step.t, noise, quiet=self.settings.quiet_level).detach()
 
     def _recovered(self, x_t: Tensor) -> tuple[Tensor, Tensor]:
@@ -208,7 +216,7 @@ class GuidedChain:
         level = t if self.settings.paste_level == "step" else t - 1
         around = self.problem.x
         if level >= 0:
-            noise = self.noise.draw(around, "paste", t)
+            noise = self.noise.draw(around, "paste", t) if self.found is None else self.found
             around = sch.q_sample(self.chain.schedule, around, level, noise)
         x_t = torch.where(state.masks.state, state.x_t, around)
         clean = torch.where(state.masks.clean, state.clean, self.problem.x)
@@ -227,11 +235,12 @@ class GuidedChain:
 def guided(problem: Problem, settings: GuidedSettings, scale: float, watch: Watch = ignore) -> Edit:
     """Make one attempt: a pass of the loop and, if the settings ask for it, a second one or inpainting."""
     chain = chain_of(problem.counted, settings)
-    first = GuidedChain(problem, chain, settings, scale, problem.part("pass", 1), watch)
-    start = problem.noise.draw(problem.x, "start")
+    found = found_noise(chain, problem.x, first_level(settings)) if settings.inversion else None
+    first = GuidedChain(problem, chain, settings, scale, problem.part("pass", 1), watch, found)
+    start = problem.noise.draw(problem.x, "start") if found is None else found
     edit = first.run(mask_rule(settings), start)
     if settings.second_pass == "fixed":
-        if settings.second_start == "fresh":
+        if settings.second_start == "fresh" and found is None:
             start = problem.noise.draw(problem.x, "start", 2)
         image = to_grid(edit.x_cf, problem.bits) if settings.second_mask == "saved" else edit.x_cf
         mask = difference_mask(problem.x, image, settings.dilation, settings.threshold)

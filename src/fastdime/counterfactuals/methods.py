@@ -5,7 +5,7 @@ from typing import Any
 
 from fastdime.configs import checked
 from fastdime.counterfactuals.ace import ace
-from fastdime.counterfactuals.loop import Edit, chain_for_inpainting, chain_of, guided
+from fastdime.counterfactuals.loop import Edit, chain_for_inpainting, chain_of, first_level, guided
 from fastdime.counterfactuals.problem import Problem
 from fastdime.counterfactuals.settings import AceSettings, GuidedSettings, Settings, TurboSettings
 from fastdime.counterfactuals.step import Watch, ignore
@@ -236,6 +236,7 @@ def cost(settings: Settings) -> tuple[int, int]:
         calls += sum(t + 1 - below for t in levels) - skipped
     passes, again = _PASSES.get(settings.second_pass, (1, 1))
     extra = settings.inpaint_steps if settings.second_pass in REDRAWS else 0
+    extra += first_level(settings) if settings.inversion else 0
     guided_steps = len(levels) if settings.guided_steps is None else min(settings.guided_steps, len(levels))
     return passes * calls + extra, again * guided_steps
 

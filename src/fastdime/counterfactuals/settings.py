@@ -112,6 +112,9 @@ class GuidedSettings(ChainSettings):
     start_above: bool = Field(
         False, description="draw the start one level noisier than the first step is told"
     )
+    inversion: bool = Field(
+        False, description="begin with the noise that the denoiser finds in the input, and add none (DDIM)"
+    )
     last_level: Annotated[int, Field(ge=0)] = Field(0, description="level of the last step")
     quiet_level: Annotated[int, Field(ge=0)] = Field(
         0, description="no noise is added at this level and below"

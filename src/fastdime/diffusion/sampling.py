@@ -45,11 +45,31 @@ def ddim(
 ) -> Float[Tensor, "b c h w"]:
     """Run a deterministic DDIM chain from x_t down through `levels`."""
     for t in levels:
+        x_t = ddim_step(denoiser, x_t, t, denoiser.posterior(x_t, t).x0_hat)
+    return x_t
+
+
+def ddim_step(
+    denoiser: Denoiser, x_t: Float[Tensor, "b c h w"], t: int, x0_hat: Float[Tensor, "b c h w"]
+) -> Float[Tensor, "b c h w"]:
+    """Return the state of the level below, with the noise that is in this one."""
+    noise = sch.noise_from_clean(denoiser.schedule, x_t, t, x0_hat)
+    left = float(denoiser.schedule.alpha_bar_prev[t])
+    below: Tensor = left**0.5 * x0_hat + (1 - left) ** 0.5 * noise
+    return below
+
+
+def found_noise(denoiser: Denoiser, x: Float[Tensor, "b c h w"], level: int) -> Float[Tensor, "b c h w"]:
+    """Return the noise from which a DDIM chain comes back to the images, nearly: the chain run upwards.
+
+    One call for each level. To noise images with it, `q_sample` them at that level.
+    """
+    x_t = sch.q_sample(denoiser.schedule, x, 0, torch.zeros_like(x))
+    for t in range(level):
         x0_hat = denoiser.posterior(x_t, t).x0_hat
         noise = sch.noise_from_clean(denoiser.schedule, x_t, t, x0_hat)
-        left = denoiser.schedule.alpha_bar_prev[t]
-        x_t = left**0.5 * x0_hat + (1 - left) ** 0.5 * noise
-    return x_t
+        x_t = sch.q_sample(denoiser.schedule, x0_hat, t + 1, noise)
+    return sch.noise_from_clean(denoiser.schedule, x_t, level, x)
 
 
 def dpm_solver(denoiser: Denoiser, x_t: Float[Tensor, "b c h w"], steps: int) -> Float[Tensor, "b c h w"]:

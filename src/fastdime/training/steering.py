@@ -5,6 +5,9 @@ label can say more: the mean moves along the gradient of the label's log-probabi
 explains a part of the denoiser's error, and a guide can be trained for just that, at every pixel, where the
 label itself says one bit an image (denoising likelihood score matching, Chao et al. 2022: there on noisy
 images, here on denoised ones, which are what a guide is asked about).
+
+With little noise the label is beyond doubt, and the denoiser's error says nothing about it. There the
+gradient learns to follow that of the same image at middle noise.
 """
 
 from dataclasses import dataclass
@@ -13,6 +16,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import cosine_similarity, normalize
 
 from fastdime.bundles import INFO_FILE, load_bundle, shipped
 from fastdime.diffusion.checkpoints import load_denoiser
@@ -27,6 +31,10 @@ from fastdime.weights import weights_hash
 NOISE = (0.9, 0.03)  # alpha-bar of the least and of the most noise that is denoised
 WEIGHT = 240.0  # of the explained share of the denoiser's squared error, beside cross entropies
 CLEAN = 0.5  # weight of the cross entropy on images that have no noise to speak of
+MIDDLE = (0.4, 0.13)  # alpha-bar of noise at which the label is in doubt, so that the gradient is known
+LITTLE = 0.53  # alpha-bar of the most noise of images whose gradient follows that
+FOLLOWED = 2  # noisy images whose mean gradient is followed
+AS_IT_IS = 0.3  # share of them that are not noised at all
 LARGEST = 10.0  # factor of the gradient; near the start of a training it may be anything
 VALIDATED, VALIDATION_BATCH = 256, 64  # images whose denoising is scored
 
@@ -42,9 +50,9 @@ class Steered:
         """Return the hash of the denoiser's weights."""
         return weights_hash(self.network)
 
-    def levels(self, count: int, random: torch.Generator) -> Tensor:
-        """Draw levels at which the label can be doubted."""
-        first, last = (self.denoiser.schedule.nearest(share) for share in NOISE)
+    def levels(self, count: int, random: torch.Generator, least: float, most: float) -> Tensor:
+        """Draw levels between the two at which such shares of the image's variance are left."""
+        first, last = (self.denoiser.schedule.nearest(share) for share in (least, most))
         return torch.randint(first, last + 1, (count,), generator=random)
 
     @torch.no_grad()
@@ -88,25 +96,28 @@ class Steering(Classifying):
 
     def draw(self, rows: Tensor, random: torch.Generator) -> tuple[Tensor, ...]:
         """Return what a classifier learns from, and images, levels and noise for the denoiser."""
-        changed, x = super().draw(rows, random), self.train.x(rows)
-        return *changed, x, self._steered.levels(len(x), random), torch.randn(x.shape, generator=random)
+        x = self.train.x(rows)
+        return *super().draw(rows, random), x, *self._noise(x, random), *self._near(x, random)
 
     def loss(self, model: nn.Module, *batch: Tensor) -> Tensor:
-        """Cross entropies of changed and of denoised images, less what the gradient explains."""
+        """Cross entropies of changed and of denoised images, less what the gradient explains and follows."""
         device = next(model.parameters()).device
-        changed, labels, times, *noised = (part.to(device) for part in batch)
+        changed, labels, times, x, t, noise, *near = (part.to(device) for part in batch)
         plain = CLEAN * super().loss(model, changed, labels, times)
-        return plain + self._steering(model, labels, times, *noised)
+        steering = self._steering(model, labels, times, x, t, noise)
+        half = (len(x) + 1) // 2  # following takes long; the rows of an update are in no order
+        aside = self._aside(model, times[:half], x[:half], *(part[:half] for part in near))
+        return plain + steering + aside.mean()
 
     def validate(self, model: nn.Module) -> dict[str, float]:
         """Scores of the classifier, and the share of the denoiser's error that its gradient explains."""
         scores, random, steering = super().validate(model), generator(0, 0), []
         device = next(model.parameters()).device
         for rows in torch.split(torch.arange(min(VALIDATED, len(self.valid))), VALIDATION_BATCH):
-            x = self.valid.x(rows)
-            noised = x, self._steered.levels(len(x), random), torch.randn(x.shape, generator=random)
-            given = (self.valid.labels[rows], torch.zeros_like(rows), *noised)
-            steering.append(self._steering(model, *(part.to(device) for part in given)).detach())
+            x, times = self.valid.x(rows).to(device), torch.zeros_like(rows, device=device)
+            t, noise, *near = (part.to(device) for part in (*self._noise(x, random), *self._near(x, random)))
+            loss = self._steering(model, self.valid.labels[rows].to(device), times, x, t, noise)
+            steering.append((loss + self._aside(model, times, x, *near)).detach())
         return scores | {"loss": CLEAN * scores["loss"] + float(torch.cat(steering).mean())}
 
     @property
@@ -114,19 +125,48 @@ class Steering(Classifying):
         assert self.steered is not None
         return self.steered
 
+    def _noise(self, x: Tensor, random: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Draw level and noise of each image."""
+        return self._steered.levels(len(x), random, *NOISE), torch.randn(x.shape, generator=random)
+
+    def _near(self, x: Tensor, random: torch.Generator) -> tuple[Tensor, ...]:
+        """Draw which images are noised a little, and levels and noise of that and of what they follow."""
+        noisy = torch.rand(len(x), generator=random) > AS_IT_IS
+        levels = [self._steered.levels(len(x), random, *ends) for ends in ((1.0, LITTLE), MIDDLE)]
+        return noisy, *levels, *(torch.randn(x.shape, generator=random) for _ in range(1 + FOLLOWED))
+
     def _steering(
         self, model: nn.Module, labels: Tensor, times: Tensor, x: Tensor, t: Tensor, noise: Tensor
     ) -> Tensor:
         """Cross entropy of denoised images, less the share of their error that the gradient explains."""
         denoised = self._steered.denoised(x, t, noise)
         error = (x - denoised).flatten(1)
+        logits, gradient = self._gradient(model, denoised, times, create_graph=True)
+        missing = (labels.to(logits) - logits.detach().sigmoid()).view(-1, 1)
+        explained = explained_share(error, missing * gradient)
+        return self._entropy(logits, labels) - WEIGHT * explained
+
+    def _aside(self, model: nn.Module, times: Tensor, x: Tensor, *near: Tensor) -> Tensor:
+        """Return how gradients with little noise turn from those at middle noise: 0 = not, 2 = around."""
+        noisy, little, middle, noise, *noises = near
+        plain = getattr(model, "module", model)  # what is followed learns nothing, in any process
+        followed = [
+            normalize(self._gradient(plain, self._steered.denoised(x, middle, other), times)[1])
+            for other in noises
+        ]
+        seen = torch.where(noisy.view(-1, 1, 1, 1), self._steered.denoised(x, little, noise), x)
+        _, gradient = self._gradient(model, seen, times, create_graph=True)
+        return 1 - cosine_similarity(gradient, torch.stack(followed).sum(0))
+
+    def _gradient(
+        self, model: nn.Module, x: Tensor, times: Tensor, *, create_graph: bool = False
+    ) -> tuple[Tensor, Tensor]:
+        """Return logits and their gradients, one row an image."""
         with torch.enable_grad():
-            denoised.requires_grad_()
-            logits = self._logits(model, denoised, times)
-            [gradient] = torch.autograd.grad(logits.sum(), denoised, create_graph=True)
-            missing = (labels.to(logits) - logits.detach().sigmoid()).view(-1, 1)
-            explained = explained_share(error, missing * gradient.flatten(1))
-            return self._entropy(logits, labels) - WEIGHT * explained
+            x = x.detach().requires_grad_()
+            logits = self._logits(model, x, times)
+            [gradient] = torch.autograd.grad(logits.sum(), x, create_graph=create_graph)
+            return logits if create_graph else logits.detach(), gradient.flatten(1)
 
 
 def explained_share(error: Tensor, gradient: Tensor) -> Tensor:

@@ -1,5 +1,6 @@
 """Which images an experiment is done on."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,13 @@ def test_all_phantoms_unless_something_is_named() -> None:
     named = sources_of(GRID, "small", Given(phantoms=("skin-ruler", "skin-ruler")))
     assert named == (Source("skin-ruler", None, "skin-ruler"),)
     assert named[0].exact
+
+
+def test_an_experiment_may_have_phantoms_of_its_own() -> None:
+    own = replace(GRID, phantoms=("skin-ruler",))
+    assert [source.name for source in sources_of(own, "small", Given())] == ["skin-ruler"]
+    asked = sources_of(own, "small", Given(phantoms=("chest-drain",)))
+    assert [source.name for source in asked] == ["chest-drain"]
 
 
 def test_full_scale_needs_data_but_for_the_plane(tmp_path: Path) -> None:

@@ -70,6 +70,7 @@ EFFICIENCY = Experiment(
         "methods that the bundle has settings for run the chain of its fastdime, so that tau is the same",
         "a batch of 5 is 5 times the mean of one image, and the total is that of 1000 images",
     ),
+    phantoms=("face-smile", "chest-pacemaker"),
 )
 
 SHORTCUTS = Experiment(
@@ -114,6 +115,7 @@ ABLATION_MASK = Experiment(
         f"rows are named by the paper's settings, for images of {SIDE} pixels and tau {TAU}; {SCALED}",
         "underlined is dilation 21, tau_w 80, threshold 0.15; the other rows change one of the three",
     ),
+    phantoms=("chest-pacemaker",),
 )
 
 ABLATION_METHODS = Experiment(
@@ -135,6 +137,7 @@ ABLATION_METHODS = Experiment(
         *(_face(f"fastdime-2+ d{dilation}", "fastdime-2+", dilation, 30) for dilation in (5, 15)),
     ),
     (f"d is the paper's dilation and w its tau_w, of {FACE} pixels and tau {FACE_TAU}; {SCALED}",),
+    phantoms=("face-smile",),
 )
 
 TOY2D = Experiment(

@@ -40,6 +40,7 @@ class Experiment:
         variants: its rows, if they are methods with some settings changed.
         notes: what a reader of the table must know, whatever comes out.
         needs_images: whether it is done on images, which a user has to give at full scale.
+        phantoms: those of the small scale: where the paper has one data set, what stands for it; none: all.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Experiment:
     variants: tuple[Variant, ...] = ()
     notes: tuple[str, ...] = ()
     needs_images: bool = True
+    phantoms: tuple[str, ...] = ()
 
     def size(self, scale: Scale) -> Mapping[str, Any]:
         """Return the sizes of a scale."""

@@ -52,14 +52,15 @@ def parse_named(option: str, texts: Iterable[str]) -> dict[str, str]:
 
 
 def sources_of(experiment: Experiment, scale: Scale, given: Given) -> tuple[Source, ...]:
-    """Return the sources that a user names; without any, all phantoms at the small scale.
+    """Return the sources that a user names; without any, the phantoms of the experiment at the small scale.
 
     Raises:
         FastdimeError: a name is not known, or something belongs to none; nothing is made before.
     """
     found = (*_phantoms(given), *_tables(given))
     if not found and (scale == "small" or not experiment.needs_images):
-        found = tuple(_phantoms(Given(phantoms=tuple(shipped()), bundles=given.bundles)))
+        names = experiment.phantoms or tuple(shipped())
+        found = tuple(_phantoms(Given(phantoms=names, bundles=given.bundles)))
     _check_used(given, [source.name for source in found])
     for source in found:  # what is not there is refused now, not after an hour
         load_info(source.bundle)

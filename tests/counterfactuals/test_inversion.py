@@ -1,0 +1,58 @@
+"""Chains that begin with the noise that the denoiser finds in the input."""
+
+import pytest
+import torch
+
+from fastdime import toy
+from fastdime.counterfactuals.explainer import Explainer
+from fastdime.counterfactuals.methods import cost, settings_for
+from fastdime.diffusion.sampling import ddim, found_noise
+from fastdime.diffusion.schedule import q_sample
+from fastdime.noise import SeededNoise
+from support import tiny
+
+LEVEL = 15
+
+
+def test_the_chain_comes_back_to_the_image() -> None:
+    x, chain = toy.pictures(6).x, toy.denoiser().respaced(50)
+    drawn = SeededNoise(0, [str(row) for row in range(6)]).draw(x, "start")
+    errors = [
+        (ddim(chain, q_sample(chain.schedule, x, LEVEL, noise), range(LEVEL, -1, -1)) - x).abs().mean()
+        for noise in (drawn, found_noise(chain, x, LEVEL))
+    ]
+    assert errors[1] < 0.3 * errors[0]
+
+
+def test_it_is_closer_to_the_exact_counterfactual() -> None:
+    images, errors = toy.pictures(12), []
+    for changes in ({"l1": 0.5}, {"l1": 0.0, "inversion": True}):
+        settings = settings_for("fastdime", steps=50, tau=10, scales=[4, 8], **changes)
+        result = Explainer(toy.denoiser(), toy.classifier(), settings)(images.x)
+        assert result.valid.all()
+        errors.append((result.x_cf - images.other).abs().mean())
+    assert errors[1] < errors[0]
+
+
+def test_there_is_no_chance_in_it() -> None:
+    settings = tiny.small("fastdime", inversion=True, scales=[0.001])
+    results = [
+        Explainer(tiny.denoiser(), tiny.classifier(), settings, seed=seed)(tiny.images()) for seed in (0, 1)
+    ]
+    assert torch.equal(results[0].x_cf, results[1].x_cf)
+    drawn = tiny.small("fastdime", scales=[0.001])
+    results = [
+        Explainer(tiny.denoiser(), tiny.classifier(), drawn, seed=seed)(tiny.images()) for seed in (0, 1)
+    ]
+    assert not torch.equal(results[0].x_cf, results[1].x_cf)
+
+
+@pytest.mark.parametrize("method", ["fastdime", "fastdime-2+", "fastdime-null", "gmd", "dime", "maskdime"])
+def test_what_holds_everywhere(method: str) -> None:
+    settings = tiny.small(method, inversion=True, scales=[0.001], skip_if_met=False)
+    x, explainer = tiny.images(), Explainer(tiny.denoiser(), tiny.classifier(), settings)
+    result = explainer(x)
+    assert (result.x_cf == x)[~result.mask.expand_as(x)].all()
+    assert result.denoiser_calls.tolist() == [cost(settings)[0]] * len(x)
+    alone = explainer(x[1:2], ids=["1"])
+    assert torch.allclose(alone.x_cf, result.x_cf[1:2], atol=1e-4)
