@@ -119,7 +119,7 @@ def test_pictures_and_the_figure_of_a_study(tmp_path: Path, monkeypatch: pytest.
         (("teaser", "--phantom", "skin-ruler"), "teaser: .*; give --phantom chest-pacemaker"),
         (("all", "--only", "dime"), "--only: expected one experiment, .*, got all; leave --only out"),
         (("all", "--scale", "full"), "experiment: expected a data set and its bundle .*, got none"),
-        (("all", "--bundle", "face-smile=some"), "--bundle face-smile: expected .*, got neither"),
+        (("all", "--bundle", "isic=some"), "--bundle isic: expected .*, got neither"),
     ],
 )
 def test_what_is_refused_in_one_line(more: tuple[str, ...], sentence: str, tmp_path: Path) -> None:

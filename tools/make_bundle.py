@@ -33,15 +33,15 @@ MASKED = {
     "l1": [0.2, 0.4, 0.6],
     "dilation": [3],
 }
-# A faint change of a whole face: no noise on the way, so that what is around it stays.
-FAINT = {
+# A faint change of a whole face: from the noise that is in the image, so that what is around it stays.
+INVERTED = {
     "steps": [50],
-    "tau": [20, 25],
-    "scales": [[3.0, 6.0], [4.0, 8.0], [6.0, 12.0]],
-    "l1": [0.4, 0.6],
-    "dilation": [3, 5],
+    "tau": [14, 20],
+    "scales": [[3.0, 6.0], [4.0, 8.0]],
+    "l1": [0.0],
+    "dilation": [3],
     "threshold": [0.1, 0.15],
-    "quiet_level": [25],
+    "inversion": [True],
 }
 # The chains have no mask, so the distance holds them: more where the shortcut goes than where it comes.
 NULL = {
@@ -53,7 +53,7 @@ NULL = {
 TUNED = ("fastdime", "fastdime-2+", "fastdime-null")
 # Methods that walk the same chain take the start level and strength that were found for fastdime.
 ALIKE = ("fastdime-nomask", "fastdime-2", "fastdime-repaint", "dime", "gmd", "gmd-nomask")
-CHAIN = ("steps", "tau", "scales", "l1")
+CHAIN = ("steps", "tau", "scales", "l1", "inversion")
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Plan:
 
     Attributes:
         denoiser: options of its training.
-        masked: settings to choose from, for the methods with a mask.
+        masked, null: settings to choose from, for the methods with a mask and for fastdime-null.
         steered: options of a second guide, which is trained to steer the denoiser; none: the first one does.
     """
 
@@ -71,12 +71,13 @@ class Plan:
     classes: str
     description: str
     masked: Mapping[str, list[Any]] = field(default_factory=lambda: MASKED)
+    null: Mapping[str, list[Any]] = field(default_factory=lambda: NULL)
     steered: str = ""
 
     @property
     def grids(self) -> dict[str, Mapping[str, list[Any]]]:
         """Settings to choose from, by method."""
-        return {method: NULL if method == "fastdime-null" else self.masked for method in TUNED}
+        return {method: self.null if method == "fastdime-null" else self.masked for method in TUNED}
 
 
 PLANS = {
@@ -93,7 +94,8 @@ PLANS = {
         "--focus 0.42 --emphasis guide-before",
         "no smile,smile",
         "face phantom: does the face smile?",
-        FAINT,
+        INVERTED,
+        INVERTED,
         "--architecture placed-cnn --steps 4000 --batch-size 32 --learning-rate 1e-3 --set optimizer=muon "
         "--set ema=0.995 --set validate_every=500 --augment shift=0 --augment erase=0 --augment blur=0 "
         "--augment noise=0.1",
@@ -181,7 +183,7 @@ def write_settings(name: str, plan: Plan, packed: Path) -> None:
         rows = tune.tune(bundle, name, method, grid, PILOT, lambda done, of: print(done, of, flush=True))
         chosen[method], tried[method] = rows[0]["settings"], rows
     for method in ALIKE:
-        chosen[method] = {field: chosen["fastdime"][field] for field in CHAIN}
+        chosen[method] = {field: chosen["fastdime"][field] for field in CHAIN if field in chosen["fastdime"]}
     Path("sweep.json").write_text(json.dumps(tried, indent=1) + "\n")
     Path("settings.json").write_text(json.dumps(chosen, indent=1) + "\n")
 

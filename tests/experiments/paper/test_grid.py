@@ -179,7 +179,7 @@ def test_a_table_of_a_user(world: World, tmp_path: Path) -> None:
 
 
 def test_oracles_of_a_phantom_whose_bundle_is_a_folder(tmp_path: Path) -> None:
-    """No bundle of face-smile comes with fastdime: any other of that size will do to be asked."""
+    """Its oracles judge, not those that come with fastdime."""
     bundle = shutil.copytree(SHIPPED / "skin-ruler", tmp_path / "bundle")
     told = bundle / INFO_FILE
     told.write_text(told.read_text().replace('"skin-ruler"', '"face-smile"', 1))

@@ -33,6 +33,9 @@ def test_all_phantoms_unless_something_is_named() -> None:
 def test_an_experiment_may_have_phantoms_of_its_own() -> None:
     own = replace(GRID, phantoms=("skin-ruler",))
     assert [source.name for source in sources_of(own, "small", Given())] == ["skin-ruler"]
+    assert sources_of(own, "small", Given(bundles={"chest-drain": "nowhere"})) == sources_of(
+        own, "small", Given()
+    )
     asked = sources_of(own, "small", Given(phantoms=("chest-drain",)))
     assert [source.name for source in asked] == ["chest-drain"]
 

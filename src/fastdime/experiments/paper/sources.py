@@ -58,10 +58,12 @@ def sources_of(experiment: Experiment, scale: Scale, given: Given) -> tuple[Sour
         FastdimeError: a name is not known, or something belongs to none; nothing is made before.
     """
     found = (*_phantoms(given), *_tables(given))
+    known = [source.name for source in found]
     if not found and (scale == "small" or not experiment.needs_images):
-        names = experiment.phantoms or tuple(shipped())
+        known = shipped()  # of all experiments, so that one set of options serves each
+        names = experiment.phantoms or tuple(known)
         found = tuple(_phantoms(Given(phantoms=names, bundles=given.bundles)))
-    _check_used(given, [source.name for source in found])
+    _check_used(given, known)
     for source in found:  # what is not there is refused now, not after an hour
         load_info(source.bundle)
         if experiment.needs_images and source.table is not None:
