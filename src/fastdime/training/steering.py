@@ -34,7 +34,7 @@ CLEAN = 0.5  # weight of the cross entropy on images that have no noise to speak
 MIDDLE = (0.4, 0.13)  # alpha-bar of noise at which the label is in doubt, so that the gradient is known
 LITTLE = 0.53  # alpha-bar of the most noise of images whose gradient follows that
 FOLLOWED = 2  # noisy images whose mean gradient is followed
-AS_IT_IS = 0.3  # share of them that are not noised at all
+AS_IT_IS = 0.3  # share of the images with little noise that have none at all
 LARGEST = 10.0  # factor of the gradient; near the start of a training it may be anything
 VALIDATED, VALIDATION_BATCH = 256, 64  # images whose denoising is scored
 
