@@ -117,6 +117,12 @@ def load_info(source: str | Path) -> BundleInfo:
     return _read_info(_folder(source) / INFO_FILE)
 
 
+def part_of(source: str, part: str) -> str | Path:
+    """Return where the denoiser or the classifier of a bundle or of a training is; else the source itself."""
+    folder = SHIPPED / source if source in shipped() else Path(source)
+    return folder / part if (folder / part).is_dir() else source
+
+
 def _folder(source: str | Path) -> Path:
     if (path := Path(source)).is_dir():
         return path

@@ -1,14 +1,13 @@
 """Where the errors of a denoiser count most: where a guide looks, which is where images will be changed."""
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.functional import avg_pool2d
 
-from fastdime.bundles import INFO_FILE, load_bundle, shipped
+from fastdime.bundles import CLASSIFIER, part_of
 from fastdime.classifiers.load import load_classifier
 from fastdime.classifiers.wrapper import ImageClassifier
 from fastdime.errors import InputError, expected
@@ -24,10 +23,7 @@ PLATEAU = 0.97  # share of pixels below the strength that counts as full attenti
 
 def open_guide(source: str) -> ImageClassifier:
     """Open a classifier, that of a bundle, or that of a training."""
-    if source in shipped() or (Path(source) / INFO_FILE).is_file():
-        return load_bundle(source).classifier
-    trained = Path(source) / "classifier"
-    return load_classifier(trained if trained.is_dir() else source)
+    return load_classifier(part_of(source, CLASSIFIER))
 
 
 @dataclass(frozen=True)

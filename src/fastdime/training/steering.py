@@ -11,14 +11,13 @@ gradient learns to follow that of the same image at middle noise.
 """
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cosine_similarity, normalize
 
-from fastdime.bundles import INFO_FILE, load_bundle, shipped
+from fastdime.bundles import DENOISER, part_of
 from fastdime.diffusion.checkpoints import load_denoiser
 from fastdime.diffusion.denoiser import Denoiser
 from fastdime.diffusion.schedule import q_sample
@@ -65,11 +64,7 @@ class Steered:
 
 def open_steered(source: str, pictures: Pictures) -> Steered:
     """Open a denoiser, that of a bundle, or that of a training, for such images."""
-    if source in shipped() or (Path(source) / INFO_FILE).is_file():
-        denoiser = load_bundle(source).denoiser
-    else:
-        trained = Path(source) / "denoiser"
-        denoiser = load_denoiser(trained if trained.is_dir() else source)
+    denoiser = load_denoiser(part_of(source, DENOISER))
     channels, size = pictures.levels.shape[1:3]
     for what, wanted, got in (
         ("channels", denoiser.channels, channels),

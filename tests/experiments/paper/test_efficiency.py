@@ -37,19 +37,31 @@ def plan_of(world: World, out: Path, **changes: Any) -> Plan:
     return Plan("small", (source,), out, **changes)
 
 
-def test_all_methods_of_the_bundle_have_the_same_tau() -> None:
+@pytest.mark.parametrize(
+    ("published", "tau"), [(None, 30), (EFFICIENCY.size("small")["chain"], 60)], ids=["own", "published"]
+)
+def test_all_methods_of_the_bundle_have_the_same_tau(published: dict[str, int] | None, tau: int) -> None:
     """In chest-drain, -2+ is tuned to start lower than the others."""
     bundle = load_bundle(PHANTOM)
     methods = [variant.method for variant in EFFICIENCY.variants]
-    chain = same_chain(bundle, methods)
+    chain = same_chain(bundle, methods, published)
     assert chain.keys() == set(methods) - {"ace-l1", "ace-l2", "maskdime", "turbo"}
     contest = Contest(PHANTOM, methods, config=chain)
     calls = {method: cost(contest.settings(bundle, method))[0] for method in methods}
-    tau = 30
     assert calls["fastdime"] == calls["fastdime-nomask"] == calls["gmd-nomask"] == tau
     assert calls["fastdime-2"] == calls["fastdime-2+"] == 2 * tau
     assert calls["dime"] == tau + tau * (tau + 1) // 2
     assert calls["dime"] / calls["fastdime"] > 16
+
+
+def test_the_published_chain_begins_with_drawn_noise_and_is_run_once() -> None:
+    """The bundle of faces inverts, which costs as many denoiser calls again, and has two strengths."""
+    chain = same_chain(load_bundle("face-smile"), ["fastdime"], {"steps": 200, "tau": 60})["fastdime"]
+    settings = Contest("face-smile", ["fastdime"], config={"fastdime": chain}).settings(
+        load_bundle("face-smile"), "fastdime"
+    )
+    assert cost(settings)[0] == 60
+    assert len(settings.scales) == 1
 
 
 def test_a_table_of_a_user(world: World, tmp_path: Path) -> None:

@@ -58,11 +58,12 @@ COLUMNS = (
 def run_efficiency(experiment: Experiment, plan: Plan, show: Show) -> Outcome:
     """Measure each source, or read what was measured before."""
     sizes = experiment.size(plan.scale)
-    n, few = plan.n or sizes["n"], sizes["n_dime"]
+    n, few, chain = plan.n or sizes["n"], sizes["n_dime"], sizes.get("chain")
     methods = [variant.method for variant in experiment.chosen(plan.only)]
     rows: list[Row] = []
     for source in plan.sources:
-        contest = Contest(source.bundle, methods, n=n, n_dime=min(few, n))
+        config = same_chain(load_bundle(source.bundle), methods, chain if source.exact else None)
+        contest = Contest(source.bundle, methods, n=n, n_dime=min(few, n), config=config)
         rows += [_row(found, source, experiment) for found in _kept(source, contest, plan, show)]
     fewer = [f"methods of quadratic cost have {few} images"] if few < n else []
     return Outcome(rows, COLUMNS, notes=(*experiment.notes, *fewer))
@@ -77,6 +78,7 @@ def _kept(source: Source, contest: Contest, plan: Plan, show: Show) -> list[Row]
         "methods": list(contest.methods),
         "n": contest.n,
         "n_dime": contest.n_dime,
+        "chain": dict(contest.config),
         "seed": plan.seed,
         "device": plan.device,
     }
@@ -95,7 +97,6 @@ def _kept(source: Source, contest: Contest, plan: Plan, show: Show) -> list[Row]
 def measured(source: Source, contest: Contest, plan: Plan, progress: Progress) -> list[Row]:
     """Let the methods take turns on each batch; returns time, calls and memory of each."""
     bundle = load_bundle(source.bundle)
-    contest = replace(contest, config=same_chain(bundle, contest.methods))
     entries = [_entry(method, contest, bundle, plan) for method in contest.methods]
     drawn = {way: _pairs(source, bundle, contest.n // 2, way, plan.device) for way in DIRECTIONS}
     peaks = {entry.method: _warm_up(entry, drawn, plan.device) for entry in entries}
@@ -113,11 +114,20 @@ def measured(source: Source, contest: Contest, plan: Plan, progress: Progress) -
     )
 
 
-def same_chain(bundle: Bundle, methods: Sequence[str]) -> dict[str, Mapping[str, Any]]:
-    """Return changes by which all methods that the bundle has settings for run the chain of its FastDiME."""
+def same_chain(
+    bundle: Bundle, methods: Sequence[str], published: Mapping[str, Any] | None = None
+) -> dict[str, dict[str, Any]]:
+    """Return changes by which all methods that the bundle has settings for run the same chain.
+
+    Args:
+        published: a chain from noise, run once with the bundle's first strength; None = the chain of the
+            bundle's FastDiME.
+    """
     usual = Explainer.from_bundle(bundle, "fastdime").resolved
     assert isinstance(usual, GuidedSettings)
-    chain = {"steps": usual.steps, "tau": usual.tau}
+    chain: dict[str, Any] = {"steps": usual.steps, "tau": usual.tau}
+    if published is not None:
+        chain = {**published, "inversion": False, "scales": list(usual.scales[:1])}
     guided = {
         method
         for method in methods
