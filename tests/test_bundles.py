@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from fastdime.bundles import BundleInfo, load_bundle, pack_bundle, save_bundle
+from fastdime.bundles import BundleInfo, load_bundle, pack_bundle, part_of, save_bundle, shipped
 from fastdime.classifiers.networks import small_cnn
 from fastdime.classifiers.spec import ClassifierSpec
 from fastdime.counterfactuals.explainer import Explainer
@@ -19,6 +19,17 @@ from support.commands import complaint, fastdime_command
 
 INFO = BundleInfo(name="squares", size=16, channels=1, description="tiny", classes=("without", "with"))
 SPEC = ClassifierSpec(architecture="small-cnn", size=16, channels=1, low=0.0)
+
+
+def test_a_part_is_looked_for_in_the_same_places_as_a_bundle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    name = shipped()[0]
+    assert part_of(name, "denoiser") == load_bundle(name).folder / "denoiser"
+    assert part_of("fastdime.toy:denoiser", "denoiser") == "fastdime.toy:denoiser"
+    (tmp_path / name / "denoiser").mkdir(parents=True)
+    assert part_of(name, "denoiser") == Path(name) / "denoiser"
 
 
 @pytest.fixture(scope="module")

@@ -112,6 +112,7 @@ def test_pictures_and_the_figure_of_a_study(tmp_path: Path, monkeypatch: pytest.
         (("gallery", "--device", "abacus"), "--device: expected a device of this machine"),
         (("efficiency", "--phantom", "skin-ruler", "--n", "3"), "--n: expected an even number"),
         (("counterfactuals", "--only", "dime,fastdim"), "--only: .* did you mean 'fastdime'"),
+        (("counterfactuals", "--only", ""), "--only: expected one of .*, got ''"),
         (("toy2d", "--seed", "-1"), "--seed: expected 0 or more, got -1"),
         (("toy2d", "--only", "dime"), "--only: expected an experiment with rows to choose from, got toy2d"),
         (("ablation-mask", "--phantom", "skin-ruler", "--features", "bogus"), "bogus"),

@@ -119,7 +119,7 @@ def load_info(source: str | Path) -> BundleInfo:
 
 def part_of(source: str, part: str) -> str | Path:
     """Return where the denoiser or the classifier of a bundle or of a training is; else the source itself."""
-    folder = SHIPPED / source if source in shipped() else Path(source)
+    folder = Path(source) if Path(source).is_dir() or source not in shipped() else SHIPPED / source
     return folder / part if (folder / part).is_dir() else source
 
 

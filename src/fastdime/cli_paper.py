@@ -51,8 +51,8 @@ def run(
         str | None, typer.Option(help="Network of fid and the like: see `fastdime score --list`.")
     ] = None,
     only: Annotated[
-        str, typer.Option(help="Rows of a table to run, with commas between, e.g. fastdime,turbo.")
-    ] = "",
+        str | None, typer.Option(help="Rows of a table to run, with commas between, e.g. fastdime,turbo.")
+    ] = None,
     n: Annotated[int | None, typer.Option(min=1, help="Images of each source.")] = None,
     seed: Seed = 0,
     device: Device = "auto",
@@ -69,7 +69,7 @@ def run(
     options = {"--data": data, "--bundle": bundle, "--task": task, "--shortcut": shortcut}
     named = [parse_named(option, texts or ()) for option, texts in options.items()]
     size, given = _scale(scale), Given(tuple(phantom or ()), *named)
-    rows = tuple(row for row in only.split(",") if row)
+    rows = () if only is None else tuple(only.split(","))
     if name == ALL and rows:
         raise InputError(
             expected("--only", "one experiment, because each has its own rows", ALL, "leave --only out")

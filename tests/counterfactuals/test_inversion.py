@@ -47,6 +47,20 @@ def test_there_is_no_chance_in_it() -> None:
     assert not torch.equal(results[0].x_cf, results[1].x_cf)
 
 
+def test_the_noise_that_is_found_is_that_of_the_first_step() -> None:
+    """Published programs draw it one level above; there nothing would be found for that step."""
+    results = [
+        Explainer(
+            tiny.denoiser(),
+            tiny.classifier(),
+            tiny.small("fastdime", inversion=True, scales=[0.001], start_above=above),
+        )(tiny.images())
+        for above in (False, True)
+    ]
+    assert torch.equal(results[0].x_cf, results[1].x_cf)
+    assert torch.equal(results[0].denoiser_calls, results[1].denoiser_calls)
+
+
 @pytest.mark.parametrize("method", ["fastdime", "fastdime-2+", "fastdime-null", "gmd", "dime", "maskdime"])
 def test_what_holds_everywhere(method: str) -> None:
     settings = tiny.small(method, inversion=True, scales=[0.001], skip_if_met=False)

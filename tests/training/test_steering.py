@@ -123,6 +123,9 @@ def test_other_images_are_refused() -> None:
     large = Pictures(torch.zeros(2, 1, 64, 64, dtype=torch.uint8), 8, torch.tensor([0.0, 1.0]))
     with pytest.raises(InputError, match=r"--steer .*: expected 32 pixels a side, got 64; use --size"):
         open_steered("fastdime.toy:denoiser", large)
+    wide = Pictures(torch.zeros(2, 1, 32, 64, dtype=torch.uint8), 8, torch.tensor([0.0, 1.0]))
+    with pytest.raises(InputError, match=r"--steer .*: expected 32 pixels a side, got 64; use --size"):
+        open_steered("fastdime.toy:denoiser", wide)
     colour = Pictures(torch.zeros(2, 3, 32, 32, dtype=torch.uint8), 8, torch.tensor([0.0, 1.0]))
     with pytest.raises(InputError, match=r"--steer .*: expected 1 channels, got 3"):
         task_for(GUIDES["small"], colour, colour, {"steer": "fastdime.toy:denoiser"})
@@ -139,3 +142,4 @@ def test_denoisers_of_bundles_and_trainings_open(tmp_path: Path) -> None:
     assert open_steered("chest-pacemaker", gray).denoiser.size == 64
     missing = run(*words, "--steer", tmp_path / "nothing", "--out", tmp_path / "n")
     assert (missing.code, missing.err.count("\n")) == (2, 1)
+    assert "--steer: " in missing.err

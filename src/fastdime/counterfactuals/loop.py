@@ -68,8 +68,8 @@ def chain_of(denoiser: Denoiser, settings: GuidedSettings) -> Denoiser:
 
 
 def first_level(settings: GuidedSettings) -> int:
-    """Return the level of the noise that a chain begins with."""
-    return settings.tau - 1 + settings.start_above
+    """Return the level of the noise that a chain begins with; one that is found is of the first step."""
+    return settings.tau - 1 + (settings.start_above and not settings.inversion)
 
 
 def chain_for_inpainting(denoiser: Denoiser, length: int | None, steps: int) -> Denoiser:

@@ -158,7 +158,7 @@ def speed(contest: Contest, progress: Progress | None = None) -> list[Row]:
     rows = [row(entry, drawn, judges) for entry in entries]
     if contest.memory:
         for entry, told in zip(entries, rows, strict=True):
-            told["peak_memory_mb"] = peak_memory(bundle, entry)
+            told["peak_memory_mb"] = peak_memory(bundle, bundle.name, entry)
             work.finish(entry, BATCH)
     return with_ratios(rows)
 
@@ -277,13 +277,15 @@ def _rounded(value: Any) -> Any:
     return round(value, 4) if isinstance(value, float) else value
 
 
-def peak_memory(bundle: Bundle, entry: Entry) -> float:
-    """Run a method on one batch in a process of its own; returns the peak memory of that process in MB."""
+def peak_memory(bundle: Bundle, phantom: str, entry: Entry) -> float:
+    """Run a method on a batch of a phantom in a process of its own; returns its peak memory in MB."""
     # Memory does not grow with the steps, and quadratic cost is no reason to wait for minutes.
     settings = shortened(entry.settings) if quadratic(entry.settings) else entry.settings
     words = (
         "--bundle",
         str(bundle.folder),
+        "--phantom",
+        phantom,
         "--method",
         entry.method,
         "--settings",
@@ -295,11 +297,12 @@ def peak_memory(bundle: Bundle, entry: Entry) -> float:
 def _report_peak() -> None:
     parser = ArgumentParser(description="Run a method once and print the peak memory of the process in MB.")
     parser.add_argument("--bundle", type=Path, required=True)
+    parser.add_argument("--phantom", required=True)
     parser.add_argument("--method", required=True)
     parser.add_argument("--settings", type=json.loads, required=True)
     given = parser.parse_args()
     bundle = load_bundle(given.bundle)
-    drawn: Drawn = {way: pairs(bundle.name, SUBJECTS, way) for way in DIRECTIONS}
+    drawn: Drawn = {way: pairs(given.phantom, SUBJECTS, way) for way in DIRECTIONS}
     settings = settings_for(given.method, **given.settings)
     explainer = replace(Explainer.from_bundle(bundle, given.method), settings=settings)
     _explain(explainer, drawn, range(SUBJECTS))

@@ -21,7 +21,7 @@ from fastdime.bundles import DENOISER, part_of
 from fastdime.diffusion.checkpoints import load_denoiser
 from fastdime.diffusion.denoiser import Denoiser
 from fastdime.diffusion.schedule import q_sample
-from fastdime.errors import InputError, expected
+from fastdime.errors import FastdimeError, InputError, expected
 from fastdime.training.classifying import Classifying
 from fastdime.training.order import generator
 from fastdime.training.pictures import Pictures
@@ -64,11 +64,14 @@ class Steered:
 
 def open_steered(source: str, pictures: Pictures) -> Steered:
     """Open a denoiser, that of a bundle, or that of a training, for such images."""
-    denoiser = load_denoiser(part_of(source, DENOISER))
-    channels, size = pictures.levels.shape[1:3]
+    try:
+        denoiser = load_denoiser(part_of(source, DENOISER))
+    except FastdimeError as error:
+        raise InputError(f"--steer: {error}") from error
+    channels, *sides = pictures.levels.shape[1:]
     for what, wanted, got in (
         ("channels", denoiser.channels, channels),
-        ("pixels a side", denoiser.size, size),
+        *(("pixels a side", denoiser.size, side) for side in sides),
     ):
         if wanted not in (None, got):
             remedy = "use --size or --channels"

@@ -1,6 +1,7 @@
 """What methods cost: measured in turn, beside the paper, and kept."""
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ PHANTOM = "chest-drain"
 PAIR = replace(
     EFFICIENCY,
     variants=(Variant("fastdime", "fastdime"), Variant("fastdime-null", "fastdime-null")),
-    sizes={"small": {"n": 4, "n_dime": 2}},
+    sizes={"small": {"n": 4, "n_dime": 2, "chain": None}},
 )
 
 
@@ -96,11 +97,25 @@ def test_what_was_measured_is_kept(world: World, tmp_path: Path, monkeypatch: py
 
 
 def test_memory_is_that_of_a_process_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "peak_memory", lambda bundle, entry: 400.0 + len(entry.method))
-    few = replace(PAIR, variants=(Variant("turbo", "turbo"),), sizes={"small": {"n": 2, "n_dime": 2}})
+    monkeypatch.setattr(module, "peak_memory", lambda bundle, phantom, entry: 400.0 + len(entry.method))
+    few = replace(
+        PAIR, variants=(Variant("turbo", "turbo"),), sizes={"small": {"n": 2, "n_dime": 2, "chain": None}}
+    )
     plan = Plan("small", (Source(PHANTOM, None, PHANTOM),), tmp_path)
     (row,) = run_efficiency(few, plan, unseen).rows
     assert (row["peak_memory_mb"], row["complexity"], row["n"]) == (405.0, "O(1)", 2)
+
+
+def test_memory_with_a_bundle_of_another_name(tmp_path: Path) -> None:
+    """The process that is measured draws the phantom, whatever the bundle is called."""
+    own = tmp_path / "own"
+    shutil.copytree(load_bundle(PHANTOM).folder, own)
+    info = json.loads((own / "bundle.json").read_text())
+    (own / "bundle.json").write_text(json.dumps(info | {"name": "mine"}))
+    few = replace(PAIR, variants=(Variant("turbo-xs", "turbo-xs"),))
+    plan = Plan("small", (Source(PHANTOM, None, str(own)),), tmp_path, n=2)
+    (row,) = run_efficiency(few, plan, unseen).rows
+    assert row["peak_memory_mb"] > 50
 
 
 @pytest.mark.parametrize(

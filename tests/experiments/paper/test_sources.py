@@ -61,8 +61,8 @@ def test_a_data_set(table: Path) -> None:
 
 
 def test_another_bundle_for_a_phantom() -> None:
-    (source,) = sources_of(GRID, "small", Given(("skin-ruler",), bundles={"skin-ruler": "chest-drain"}))
-    assert source.bundle == "chest-drain"
+    (source,) = sources_of(GRID, "small", Given(("skin-ruler",), bundles={"skin-ruler": "face-smile"}))
+    assert source.bundle == "face-smile"
 
 
 @pytest.mark.parametrize(
@@ -70,6 +70,10 @@ def test_another_bundle_for_a_phantom() -> None:
     [
         ({"phantoms": ("skin-rular",)}, "--phantom: expected one of .* did you mean 'skin-ruler'"),
         ({"phantoms": ("face-smile",), "bundles": {"face-smile": "nowhere"}}, "bundle nowhere: expected"),
+        (
+            {"phantoms": ("face-smile",), "bundles": {"face-smile": "chest-drain"}},
+            "--bundle face-smile=chest-drain: expected one for images of 3 channels, got 1",
+        ),
         ({"tables": {"isci": "t.csv"}}, "--data: expected one of .* did you mean 'isic'"),
         ({"tables": {"isic": "t.csv"}}, "--bundle: expected isic=FOLDER.*, got none"),
         ({"tables": {"isic": "t.csv"}, "bundles": {"isic": "skin-ruler"}}, "--data isic: .* no file t.csv"),
@@ -118,4 +122,4 @@ def test_a_phantom_without_a_bundle(monkeypatch: pytest.MonkeyPatch) -> None:
         "--phantom skin-ruler: expected one whose bundle comes with fastdime (chest-drain), got one without; "
         "give a bundle for it: --bundle skin-ruler=FOLDER"
     )
-    assert sources_of(GRID, "small", Given(("skin-ruler",), bundles={"skin-ruler": "chest-drain"}))
+    assert sources_of(GRID, "small", Given(("skin-ruler",), bundles={"skin-ruler": "face-smile"}))

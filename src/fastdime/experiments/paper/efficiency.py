@@ -58,7 +58,7 @@ COLUMNS = (
 def run_efficiency(experiment: Experiment, plan: Plan, show: Show) -> Outcome:
     """Measure each source, or read what was measured before."""
     sizes = experiment.size(plan.scale)
-    n, few, chain = plan.n or sizes["n"], sizes["n_dime"], sizes.get("chain")
+    n, few, chain = plan.n or sizes["n"], sizes["n_dime"], sizes["chain"]
     methods = [variant.method for variant in experiment.chosen(plan.only)]
     rows: list[Row] = []
     for source in plan.sources:
@@ -85,7 +85,10 @@ def _kept(source: Source, contest: Contest, plan: Plan, show: Show) -> list[Row]
     if path.is_file():
         old = read_json(path)
         if old.get("asked") != asked:
-            wanted, got = "what the same command measured", "another --seed, other images or methods"
+            wanted, got = (
+                "what the same command measured",
+                "another --seed, other images, models, methods or settings",
+            )
             raise InputError(expected(str(path), wanted, got, "choose another --out"))
         return list(old["rows"])
     with show(f"denoiser calls, {source.name}") as progress:
@@ -104,7 +107,7 @@ def measured(source: Source, contest: Contest, plan: Plan, progress: Progress) -
     work = Work(entries, BATCH if own_process else 0, progress)
     race(entries, drawn, work)
     for entry in entries if own_process else ():
-        peaks[entry.method] = peak_memory(bundle, entry)
+        peaks[entry.method] = peak_memory(bundle, source.name, entry)
         work.finish(entry, BATCH)
     return with_ratios(
         [

@@ -65,7 +65,7 @@ def sources_of(experiment: Experiment, scale: Scale, given: Given) -> tuple[Sour
         found = tuple(_phantoms(Given(phantoms=names, bundles=given.bundles)))
     _check_used(given, known)
     for source in found:  # what is not there is refused now, not after an hour
-        load_info(source.bundle)
+        _check_fit(source)
         if experiment.needs_images and source.table is not None:
             read_images(source, source.table)
     return found
@@ -93,6 +93,14 @@ def _tables(given: Given) -> Iterator[Source]:
             raise InputError(expected(f"--data {name}", "a table", f"no file {table}", "check the path"))
         columns = (given.tasks.get(name, "task"), given.shortcuts.get(name, "shortcut"))
         yield Source(name, Path(table), given.bundles[name], *columns)
+
+
+def _check_fit(source: Source) -> None:
+    """Refuse a bundle for other images than those of a phantom."""
+    info = load_info(source.bundle)
+    if source.table is None and info.channels != (wanted := STUDIES[source.name].channels):
+        what = f"--bundle {source.name}={source.bundle}"
+        raise InputError(expected(what, f"one for images of {wanted} channels", info.channels))
 
 
 def _check_used(given: Given, names: list[str]) -> None:
