@@ -35,7 +35,7 @@ COUNTERFACTUALS = Experiment(
     "all methods by every metric, on each data set",
     "Tables 1 and 2",
     {
-        "small": {"n": 32, "n_dime": 16, "minutes": 35},
+        "small": {"n": 32, "n_dime": 16, "minutes": 30},
         "full": {"n": None, "n_dime": 100},
     },
     published.COUNTERFACTUALS,
@@ -53,7 +53,7 @@ EFFICIENCY = Experiment(
     "complexity, time, memory and network calls, methods in turn on the same images",
     "Table 3",
     {
-        "small": {"n": 12, "n_dime": 4, "chain": PUBLISHED_CHAIN, "minutes": 20},
+        "small": {"n": 12, "n_dime": 4, "chain": PUBLISHED_CHAIN, "minutes": 16},
         "full": {"n": 1000, "n_dime": 100, "chain": PUBLISHED_CHAIN},
     },
     published.EFFICIENCY,
@@ -89,7 +89,7 @@ SHORTCUTS = Experiment(
             "images": (1200, 200, 100),
             "controls": 0,
             "recipe": "small",
-            "minutes": 40,
+            "minutes": 25,
         },
         "full": {
             "method": "fastdime",
@@ -107,7 +107,7 @@ ABLATION_MASK = Experiment(
     "ablation-mask",
     "dilation, first level and threshold of FastDiME's mask",
     "Appendix, ablation on CheXpert",
-    {"small": {"n": 32, "n_dime": 16, "minutes": 20}, "full": {"n": None, "n_dime": None}},
+    {"small": {"n": 32, "n_dime": 16, "minutes": 4}, "full": {"n": None, "n_dime": None}},
     published.ABLATION_MASK,
     (
         _mask("underlined"),
@@ -127,7 +127,7 @@ ABLATION_METHODS = Experiment(
     "ablation-methods",
     "FastDiME without its mask, with inpainting instead, GMD with the mask, first level and dilation",
     "Appendix, ablations on CelebA",
-    {"small": {"n": 32, "n_dime": 16, "minutes": 25}, "full": {"n": 4000, "n_dime": 4000}},
+    {"small": {"n": 32, "n_dime": 16, "minutes": 4}, "full": {"n": 4000, "n_dime": 4000}},
     published.ABLATION_METHODS,
     (
         Variant("without mask", "fastdime-nomask"),
@@ -149,7 +149,7 @@ TOY2D = Experiment(
     "toy2d",
     "paths and gradients of DiME, GMD and FastDiME in the plane, with an exact denoiser",
     "Figure of the two-dimensional example",
-    {"small": {"runs": 100, "minutes": 2}, "full": {"runs": 100}},
+    {"small": {"runs": 100, "minutes": 1}, "full": {"runs": 100}},
     needs_images=False,
 )
 
@@ -157,21 +157,21 @@ TEASER = Experiment(
     "teaser",
     "SmoothGrad, an explanation of the task classifier, and the shortcut removed",
     "Figure 1",
-    {"small": {"images": 3, "minutes": 3}, "full": {"images": 8}},
+    {"small": {"images": 3, "minutes": 1}, "full": {"images": 8}},
 )
 
 PATH = Experiment(
     "path",
     "noisy image, denoised image and mask over time",
     "Appendix, figures of the path and of the mask",
-    {"small": {"images": 3, "minutes": 3}, "full": {"images": 8}},
+    {"small": {"images": 3, "minutes": 1}, "full": {"images": 8}},
 )
 
 GALLERY = Experiment(
     "gallery",
     "methods side by side, additions and removals, difference maps, failures among them",
     "Figures of counterfactuals, main part and appendix",
-    {"small": {"images": 3, "minutes": 10}, "full": {"images": 8}},
+    {"small": {"images": 3, "minutes": 6}, "full": {"images": 8}},
 )
 
 EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
