@@ -119,15 +119,19 @@ def load_info(source: str | Path) -> BundleInfo:
 
 def part_of(source: str, part: str) -> str | Path:
     """Return where the denoiser or the classifier of a bundle or of a training is; else the source itself."""
-    folder = Path(source) if Path(source).is_dir() or source not in shipped() else SHIPPED / source
+    folder = _place(source)
     return folder / part if (folder / part).is_dir() else source
 
 
+def _place(source: str | Path) -> Path:
+    """Return a folder, or that of a bundle that comes with the package."""
+    named = not Path(source).is_dir() and str(source) in shipped()
+    return SHIPPED / str(source) if named else Path(source)
+
+
 def _folder(source: str | Path) -> Path:
-    if (path := Path(source)).is_dir():
-        return path
-    if str(source) in shipped():
-        return SHIPPED / str(source)
+    if (folder := _place(source)).is_dir():
+        return folder
     wanted = f"a folder, or one that comes with fastdime ({', '.join(shipped())})"
     raise CheckpointError(expected(f"bundle {source}", wanted, "nothing of that name", "check the path"))
 

@@ -182,14 +182,13 @@ class GuidedChain:
         return gradients is None or not bool(gradients.total.abs().sum() > 0)
 
     def _move(self, step: Step, gradients: Gradients | None) -> Tensor:
-        posterior = step.posterior
+        mean = step.posterior.mean
         if self.found is not None:
-            mean = ddim_step(self.chain, step.x_t, step.t, posterior.x0_hat)
-            posterior = replace(posterior, mean=mean)
+            mean = ddim_step(self.chain, step.x_t, step.t, step.posterior.x0_hat)
         if gradients is not None:
-            mean = posterior.mean - self._step_size(step) * gradients.total  # paper, section 3.1, item 3
-            posterior = replace(posterior, mean=mean)
+            mean = mean - self._step_size(step) * gradients.total  # paper, section 3.1, item 3
         noise = self.noise if self.settings.add_noise and self.found is None else None
+        posterior = replace(step.posterior, mean=mean)
         return step_down(posterior, step.t, noise, quiet=self.settings.quiet_level).detach()
 
     def _recovered(self, x_t: Tensor) -> tuple[Tensor, Tensor]:

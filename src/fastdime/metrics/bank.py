@@ -25,7 +25,7 @@ class FeatureBank:
             folder: where the file is; None = where temporary files are on this machine.
         """
         # Without a name, so that it is gone even when the program is killed.
-        self._file = TemporaryFile(dir=folder)  # noqa: SIM115
+        self._file = TemporaryFile(dir=folder)  # noqa: SIM115 (open as long as the bank)
         self._rows, self._dim = 0, 0
 
     def __len__(self) -> int:

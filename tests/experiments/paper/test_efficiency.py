@@ -45,7 +45,7 @@ def test_all_methods_of_the_bundle_have_the_same_tau(published: dict[str, int] |
     """In chest-drain, -2+ is tuned to start lower than the others."""
     bundle = load_bundle(PHANTOM)
     methods = [variant.method for variant in EFFICIENCY.variants]
-    chain = same_chain(bundle, methods, published)
+    chain = same_chain(bundle.info, methods, published)
     assert chain.keys() == set(methods) - {"ace-l1", "ace-l2", "maskdime", "turbo"}
     contest = Contest(PHANTOM, methods, config=chain)
     calls = {method: cost(contest.settings(bundle, method))[0] for method in methods}
@@ -57,7 +57,7 @@ def test_all_methods_of_the_bundle_have_the_same_tau(published: dict[str, int] |
 
 def test_the_published_chain_begins_with_drawn_noise_and_is_run_once() -> None:
     """The bundle of faces inverts, which costs as many denoiser calls again, and has two strengths."""
-    chain = same_chain(load_bundle("face-smile"), ["fastdime"], {"steps": 200, "tau": 60})["fastdime"]
+    chain = same_chain(load_bundle("face-smile").info, ["fastdime"], {"steps": 200, "tau": 60})["fastdime"]
     settings = Contest("face-smile", ["fastdime"], config={"fastdime": chain}).settings(
         load_bundle("face-smile"), "fastdime"
     )

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from fastdime.audit.pictures import Progress, Show
-from fastdime.bundles import Bundle, load_bundle
+from fastdime.bundles import Bundle, BundleInfo, load_bundle, load_info
 from fastdime.configs import read_json
 from fastdime.counterfactuals.explainer import Explainer
 from fastdime.counterfactuals.settings import GuidedSettings
@@ -19,8 +19,10 @@ from fastdime.errors import InputError, expected
 from fastdime.experiments.paper.experiment import Experiment, Outcome, Plan, Row, Source
 from fastdime.experiments.paper.published import COMPLEXITY
 from fastdime.experiments.paper.sources import first_rows, read_pixels
+from fastdime.experiments.paper.variants import Variant
 from fastdime.experiments.speed import (
     BATCH,
+    GUIDED,
     Contest,
     Drawn,
     Entry,
@@ -62,7 +64,7 @@ def run_efficiency(experiment: Experiment, plan: Plan, show: Show) -> Outcome:
     methods = [variant.method for variant in experiment.chosen(plan.only)]
     rows: list[Row] = []
     for source in plan.sources:
-        config = same_chain(load_bundle(source.bundle), methods, chain if source.exact else None)
+        config = same_chain(load_info(source.bundle), methods, chain if source.exact else None)
         contest = Contest(source.bundle, methods, n=n, n_dime=min(few, n), config=config)
         rows += [_row(found, source, experiment) for found in _kept(source, contest, plan, show)]
     fewer = [f"methods of quadratic cost have {few} images"] if few < n else []
@@ -118,7 +120,7 @@ def measured(source: Source, contest: Contest, plan: Plan, progress: Progress) -
 
 
 def same_chain(
-    bundle: Bundle, methods: Sequence[str], published: Mapping[str, Any] | None = None
+    info: BundleInfo, methods: Sequence[str], published: Mapping[str, Any] | None = None
 ) -> dict[str, dict[str, Any]]:
     """Return changes by which all methods that the bundle has settings for run the same chain.
 
@@ -126,17 +128,12 @@ def same_chain(
         published: a chain from noise, run once with the bundle's first strength; None = the chain of the
             bundle's FastDiME.
     """
-    usual = Explainer.from_bundle(bundle, "fastdime").resolved
+    usual = Variant("fastdime", "fastdime").settings(info)
     assert isinstance(usual, GuidedSettings)
     chain: dict[str, Any] = {"steps": usual.steps, "tau": usual.tau}
     if published is not None:
         chain = {**published, "inversion": False, "scales": list(usual.scales[:1])}
-    guided = {
-        method
-        for method in methods
-        if isinstance(Explainer.from_bundle(bundle, method).resolved, GuidedSettings)
-    }
-    return {method: chain for method in methods if method in guided and method in bundle.info.settings}
+    return {method: chain for method in methods if method in GUIDED and method in info.settings}
 
 
 def _entry(method: str, contest: Contest, bundle: Bundle, plan: Plan) -> Entry:
