@@ -79,6 +79,15 @@ def test_people_are_told_what_to_type_next(phantom: Path, tmp_path: Path) -> Non
     assert again.out == done.out
 
 
+def test_a_guide_that_steers_is_named_beside_its_denoiser(phantom: Path, tmp_path: Path) -> None:
+    train("denoiser", phantom, tmp_path / "first", "--widths", "16,16")
+    for source in (tmp_path / "first", tmp_path / "first" / "denoiser"):
+        told = train("guide", phantom, tmp_path / f"by-{source.name}", "--steer", source)
+        assert f" --denoiser {tmp_path}/first/denoiser --classifier " in told["next"]
+    plain = train("guide", phantom, tmp_path / "plain")
+    assert " --denoiser DENOISER/denoiser --classifier " in plain["next"]
+
+
 def test_blank_labels_are_counted(phantom: Path, tmp_path: Path) -> None:
     header, *rows = phantom.read_text().splitlines()
     place = header.split(",").index("shortcut")

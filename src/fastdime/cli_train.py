@@ -230,7 +230,11 @@ def _next(kind: "Kind", given: Mapping[str, Any]) -> str:
         return f"{command} (a table with a column for the shortcut)"
     if kind == "denoiser":
         return f"fastdime train guide --data {data}{_reading(given, 'root', 'size', 'channels')} --out GUIDE"
-    models = f"--denoiser DENOISER/denoiser --classifier {folder}/classifier"
+    from fastdime.bundles import DENOISER, part_of
+
+    steered = given.get("steer")
+    denoiser = shlex.quote(str(part_of(steered, DENOISER))) if steered else "DENOISER/denoiser"
+    models = f"--denoiser {denoiser} --classifier {folder}/classifier"
     return f"fastdime explain --data {data}{_reading(given, 'root', 'size')} {models} --out RUN"
 
 

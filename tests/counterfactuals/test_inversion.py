@@ -6,7 +6,7 @@ import torch
 from fastdime import toy
 from fastdime.counterfactuals.explainer import Explainer
 from fastdime.counterfactuals.methods import cost, settings_for
-from fastdime.diffusion.sampling import ddim, found_noise
+from fastdime.diffusion.sampling import ddim, ddim_step, found_noise
 from fastdime.diffusion.schedule import q_sample
 from fastdime.noise import SeededNoise
 from support import tiny
@@ -59,6 +59,21 @@ def test_the_noise_that_is_found_is_that_of_the_first_step() -> None:
     ]
     assert torch.equal(results[0].x_cf, results[1].x_cf)
     assert torch.equal(results[0].denoiser_calls, results[1].denoiser_calls)
+
+
+def test_clean_images_are_clipped_on_the_way_up_as_on_the_way_down() -> None:
+    """A chain that clips cannot come back to values that it did not clip, and the other way round."""
+    x, chain = 3 * toy.pictures(6).x, toy.denoiser().respaced(50)
+    states = {
+        clip: q_sample(chain.schedule, x, LEVEL, found_noise(chain, x, LEVEL, clip=clip))
+        for clip in (True, False)
+    }
+    errors = {}
+    for clip, x_t in states.items():
+        for t in range(LEVEL, -1, -1):
+            x_t = ddim_step(chain, x_t, t, chain.posterior(x_t, t, clip=False).x0_hat)
+        errors[clip] = (x_t - x).abs().mean()
+    assert errors[False] < errors[True]
 
 
 @pytest.mark.parametrize("method", ["fastdime", "fastdime-2+", "fastdime-null", "gmd", "dime", "maskdime"])

@@ -234,7 +234,9 @@ class GuidedChain:
 def guided(problem: Problem, settings: GuidedSettings, scale: float, watch: Watch = ignore) -> Edit:
     """Make one attempt: a pass of the loop and, if the settings ask for it, a second one or inpainting."""
     chain = chain_of(problem.counted, settings)
-    found = found_noise(chain, problem.x, first_level(settings)) if settings.inversion else None
+    found = None
+    if settings.inversion:
+        found = found_noise(chain, problem.x, first_level(settings), clip=settings.clip_denoised)
     first = GuidedChain(problem, chain, settings, scale, problem.part("pass", 1), watch, found)
     start = problem.noise.draw(problem.x, "start") if found is None else found
     edit = first.run(mask_rule(settings), start)

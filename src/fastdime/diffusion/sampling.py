@@ -59,14 +59,16 @@ def ddim_step(
     return below
 
 
-def found_noise(denoiser: Denoiser, x: Float[Tensor, "b c h w"], level: int) -> Float[Tensor, "b c h w"]:
+def found_noise(
+    denoiser: Denoiser, x: Float[Tensor, "b c h w"], level: int, *, clip: bool = True
+) -> Float[Tensor, "b c h w"]:
     """Return the noise from which a DDIM chain comes back to the images, nearly: the chain run upwards.
 
     One call for each level. To noise images with it, `q_sample` them at that level.
     """
     x_t = sch.q_sample(denoiser.schedule, x, 0, torch.zeros_like(x))
     for t in range(level):
-        x0_hat = denoiser.posterior(x_t, t).x0_hat
+        x0_hat = denoiser.posterior(x_t, t, clip=clip).x0_hat
         noise = sch.noise_from_clean(denoiser.schedule, x_t, t, x0_hat)
         x_t = sch.q_sample(denoiser.schedule, x0_hat, t + 1, noise)
     return sch.noise_from_clean(denoiser.schedule, x_t, level, x)
