@@ -1,6 +1,6 @@
 """Where removals are wrong: the error in the true region, parted by how much the shortcut changes a pixel.
 
-python tools/error_by_change.py face-smile
+python tools/error_by_change.py face-smile [METHOD]
 """
 
 import sys
@@ -35,4 +35,4 @@ def difference(one: Tensor, other: Tensor) -> Tensor:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main(*(sys.argv[1:] or sys.exit(__doc__)))
