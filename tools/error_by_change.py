@@ -6,11 +6,10 @@ python tools/error_by_change.py face-smile [METHOD]
 import sys
 from itertools import pairwise
 
-from torch import Tensor
-
 from fastdime.bundles import load_bundle
 from fastdime.counterfactuals.explainer import Explainer
 from fastdime.experiments.truth import counterfactuals, pairs
+from fastdime.metrics.truth import pixel_difference
 
 SUBJECTS = 128
 ENDS = (0.0, 0.025, 0.05, 0.1, 0.2, 1.0)  # of the change of a pixel, on the [0, 1] scale
@@ -19,7 +18,7 @@ ENDS = (0.0, 0.025, 0.05, 0.1, 0.2, 1.0)  # of the change of a pixel, on the [0,
 def main(name: str, method: str = "fastdime") -> None:
     drawn = pairs(name, SUBJECTS, "remove")
     made, _ = counterfactuals(Explainer.from_bundle(load_bundle(name), method), drawn)
-    change, error = difference(drawn.x, drawn.truth), difference(made, drawn.truth)
+    change, error = pixel_difference(drawn.x, drawn.truth), pixel_difference(made, drawn.truth)
     one = drawn.region.double()
     print("| change of a pixel | pixels | change | error | error ratio |\n|---|---|---|---|---|")
     for low, high in pairwise(ENDS):
@@ -27,11 +26,6 @@ def main(name: str, method: str = "fastdime") -> None:
         shares = [float(what[here].sum() / what[drawn.region].sum()) for what in (one, change, error)]
         ratio = float(error[here].sum() / change[here].sum())
         print(f"| {low} to {high} |", *(f"{share:.0%} |" for share in shares), f"{ratio:.2f} |")
-
-
-def difference(one: Tensor, other: Tensor) -> Tensor:
-    """Return the difference of each pixel, mean over its channels, on the [0, 1] scale."""
-    return (one - other).abs().mean(1, keepdim=True) / 2
 
 
 if __name__ == "__main__":

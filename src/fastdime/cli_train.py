@@ -224,14 +224,14 @@ def _lines(told: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _next(kind: "Kind", given: Mapping[str, Any]) -> str:
+    from fastdime.bundles import DENOISER, part_of
+
     data, folder = shlex.quote(given["data"]), shlex.quote(str(given["out"]))
     if kind == "denoiser" and Path(given["data"]).is_dir():  # it says nothing of a shortcut
         command = f"fastdime train guide --data TABLE{_reading(given, 'size', 'channels')} --out GUIDE"
         return f"{command} (a table with a column for the shortcut)"
     if kind == "denoiser":
         return f"fastdime train guide --data {data}{_reading(given, 'root', 'size', 'channels')} --out GUIDE"
-    from fastdime.bundles import DENOISER, part_of
-
     steered = given.get("steer")
     denoiser = shlex.quote(str(part_of(steered, DENOISER))) if steered else "DENOISER/denoiser"
     models = f"--denoiser {denoiser} --classifier {folder}/classifier"

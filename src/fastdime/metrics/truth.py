@@ -44,10 +44,19 @@ def difference_inside(x: Tensor, other: Tensor, where: Tensor) -> Inside:
     >>> difference_inside(torch.zeros(1, 3, 1, 2), torch.ones(1, 3, 1, 2), where).pooled
     0.5
     """
-    check_pair(x, other)
+    difference = pixel_difference(x, other)
     check_region(where, x)
-    difference = (x.double() - other.double()).abs().mean(1, keepdim=True) / 2
     return Inside((difference * where).sum((1, 2, 3)), where.sum((1, 2, 3)).double())
+
+
+def pixel_difference(x: Tensor, other: Tensor) -> Float[Tensor, "b 1 h w"]:
+    """Return how much each pixel of two images differs, mean over its channels, on the [0, 1] scale.
+
+    >>> pixel_difference(torch.zeros(1, 3, 1, 1), torch.ones(1, 3, 1, 1)).item()
+    0.5
+    """
+    check_pair(x, other)
+    return (x.double() - other.double()).abs().mean(1, keepdim=True) / 2
 
 
 def region_error(x_cf: Tensor, truth: Tensor, region: Tensor) -> Scores:
